@@ -18,8 +18,10 @@ pub struct Standing {
 /// How a withdrawal ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goodbye {
-    /// The goodbye and its repeat have left, or nobody had been told of the service.
+    /// The goodbye and its repeat have left.
     Sent,
+    /// No goodbye was to be sent now; why.
+    Unneeded(String),
     /// They have not, or it is not known; why.
     Unsent(String),
 }

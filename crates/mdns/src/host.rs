@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -10,9 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use crate::board::{Board, Condition, Goodbye};
-use crate::clock::{self, Instant};
+use crate::clock::{self, Clock, Instant};
 use crate::interface::Options;
-use crate::links::{Change, Links, Received};
+use crate::links::{Change, Links, Received, Reports};
 use crate::machine::Machine;
 use crate::mdns::{Renamed, StartError};
 use crate::responder::Event;
@@ -41,10 +42,14 @@ pub(crate) enum Command {
     /// Makes the machine panic, as a bug in it might.
     #[cfg(test)]
     Break,
+    /// Has the machine find that it slept.
+    #[cfg(test)]
+    Sleep(Duration),
 }
 
 pub(crate) struct Host {
     options: Options,
+    clock: Clock,
     commands: mpsc::UnboundedReceiver<Command>,
     board: Arc<Board>,
     shelves: Arc<Shelves>,
@@ -80,8 +85,6 @@ const SETTLED_AFTER: Duration = Duration::from_secs(60);
 /// Packets and wishes that are taken in before what is due is looked at again.
 const PACKETS_AT_ONCE: usize = 32;
 const COMMANDS_AT_ONCE: usize = 1_024;
-/// The machine slept if the clock that goes on in sleep got so far ahead.
-const SLEPT_FOR: Duration = Duration::from_secs(1);
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 impl Host {
@@ -99,6 +102,7 @@ impl Host {
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
         let mut host = Self {
             options,
+            clock: Clock::new(),
             commands,
             board,
             shelves,
@@ -121,22 +125,25 @@ impl Host {
 
     /// Runs one machine until it is closed.
     async fn run(&mut self) {
-        let now = clock::now();
-        let mut machine = Machine::new(now, self.options.port, clock::seed());
-        let (mut links, mut packets) = Links::new(self.options.clone());
+        let now = self.clock.now();
+        let mut machine = Machine::new(self.options.port, clock::seed());
+        let (mut links, Reports { received: mut packets, mut writable }) = Links::new(self.options.clone());
         self.follow_links(now, &mut machine, &mut links);
         self.tell_all(now, &mut machine);
         let started = now;
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut slept = clock::slept();
         let mut handles_gone = false;
         loop {
-            self.go_on(&mut machine, &links).await;
+            // Before anything is done that was decided before.
+            if self.clock.has_slept() {
+                machine.woke(self.clock.now());
+            }
+            self.go_on(&mut machine, &mut links);
             if self.closing.is_some() && self.withdrawals.is_empty() {
                 break;
             }
-            let due = machine.next_due(clock::now());
+            let due = machine.next_due(self.clock.now()).map(|due| self.clock.for_timer(due));
             tokio::select! {
                 biased;
                 command = self.commands.recv(), if !handles_gone => match command {
@@ -147,32 +154,34 @@ impl Host {
                     }
                 },
                 _ = looks.tick() => {
-                    let now = clock::now();
+                    let now = self.clock.now();
                     self.follow_links(now, &mut machine, &mut links);
-                    if clock::slept() > slept + SLEPT_FOR {
-                        machine.woke(now);
-                    }
-                    slept = clock::slept();
                     if now > started + SETTLED_AFTER {
                         self.starts_failed = 0;
                     }
                 }
                 () = sleep_until(due.unwrap_or_else(clock::now)), if due.is_some() => {}
+                Some(link) = writable.recv() => machine.takes_again(self.clock.now(), link),
                 // Last, because the network never falls silent for certain.
-                Some(packet) = packets.recv() => receive(&mut machine, packet, &mut packets),
+                Some(packet) = packets.recv() => receive(self.clock.now(), &mut machine, packet, &mut packets),
             }
         }
         self.end();
     }
 
-    /// Does what is due, sends what may leave and tells what happened.
-    async fn go_on(&mut self, machine: &mut Machine, links: &Links) {
-        machine.tick(clock::now());
+    /// Does what is due, sends what may leave and tells what happened. Waits for no socket.
+    fn go_on(&mut self, machine: &mut Machine, links: &mut Links) {
+        machine.tick(self.clock.now());
         // Before it can be seen on the network, so that a peer that looks here next finds it.
         self.tell_all_events(machine);
-        while let Some(transmit) = machine.next_transmit(clock::now()) {
-            let sent = links.send(transmit.link, transmit.to, &transmit.bytes).await;
-            let now = clock::now();
+        while let Some(transmit) = machine.next_transmit(self.clock.now()) {
+            let sent = links.send(transmit.link, transmit.to, &transmit.bytes);
+            let now = self.clock.now();
+            if sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+                links.wait(transmit.link);
+                machine.not_taken(now, transmit);
+                continue;
+            }
             if let Err(error) = &sent
                 && self.send_failed_at.is_none_or(|at| at + LOG_EVERY <= now)
             {
@@ -243,7 +252,7 @@ impl Host {
     }
 
     fn obey(&mut self, machine: &mut Machine, command: Command) {
-        let now = clock::now();
+        let now = self.clock.now();
         match command {
             Command::Advertise { key, service } if self.closing.is_none() => {
                 self.wanted.insert(key, service.clone());
@@ -258,6 +267,8 @@ impl Host {
             Command::Listeners(wanted) => machine.stop_browse(&wanted),
             Command::AskFor(wanted) => machine.ask(now, &wanted),
             Command::Close { says_goodbye, reply } => self.close(machine, Some(reply), says_goodbye),
+            #[cfg(test)]
+            Command::Sleep(time) => self.clock.pretend(time),
             #[cfg(test)]
             Command::Break => panic!("asked to break"),
         }
@@ -287,7 +298,7 @@ impl Host {
         if self.closing.is_some() {
             return reply.into_iter().for_each(|reply| drop(reply.send(Vec::new())));
         }
-        let now = clock::now();
+        let now = self.clock.now();
         self.closing = Some(Closing { reply, collected: Vec::new() });
         for (key, service) in core::mem::take(&mut self.wanted) {
             if says_goodbye {
@@ -344,8 +355,7 @@ impl Host {
     }
 }
 
-fn receive(machine: &mut Machine, first: Received, packets: &mut mpsc::Receiver<Received>) {
-    let now = clock::now();
+fn receive(now: Instant, machine: &mut Machine, first: Received, packets: &mut mpsc::Receiver<Received>) {
     machine.receive(now, first.link, first.source, &first.bytes);
     for _ in 1..PACKETS_AT_ONCE {
         let Ok(Received { link, source, bytes }) = packets.try_recv() else { break };

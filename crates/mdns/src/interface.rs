@@ -3,7 +3,8 @@
 use core::convert::Infallible;
 use core::fmt;
 use core::str::FromStr;
-use std::net::IpAddr;
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv6Addr};
 
 use if_addrs::IfAddr;
 
@@ -84,8 +85,33 @@ pub(crate) fn is_chosen(chosen: &[Interface], interface: &if_addrs::Interface) -
     })
 }
 
-/// The chosen addresses that the machine has now, on interfaces that are up.
+/// Addresses of IPv6 that are meant for what the machine begins itself, and are replaced once a day or more often (RFC
+/// 8981), from the kernel's table: address, interface, length of the prefix, scope, flags and name, in hexadecimal digits.
+fn temporary(table: &str) -> HashSet<(u32, Ipv6Addr)> {
+    const IFA_F_TEMPORARY: u32 = 0x01;
+    let hexadecimal = |word: &str| u32::from_str_radix(word, 16).ok();
+    let of_line = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let address = u128::from_str_radix(words.next()?, 16).ok()?;
+        let interface = hexadecimal(words.next()?)?;
+        let flags = hexadecimal(words.nth(2)?)?;
+        (flags & IFA_F_TEMPORARY != 0).then(|| (interface, Ipv6Addr::from_bits(address)))
+    };
+    table.lines().filter_map(of_line).collect()
+}
+
+/// The chosen addresses that the machine has now, on interfaces that are up. Temporary ones only where they were chosen
+/// themselves: others are to reach a service under addresses that stay.
 pub(crate) fn in_use(chosen: &[Interface]) -> Vec<Local> {
+    // Of the network that this thread is in. A system without it has no IPv6.
+    let table = std::fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default();
+    let temporary = temporary(&table);
+    let is_lasting = |local: &Local| match local.addr.ip() {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(ip) => {
+            !temporary.contains(&(local.index, ip)) || chosen.contains(&Interface::Address(ip.into()))
+        }
+    };
     let mut found: Vec<Local> = if_addrs::get_if_addrs()
         .unwrap_or_default()
         .into_iter()
@@ -94,6 +120,7 @@ pub(crate) fn in_use(chosen: &[Interface]) -> Vec<Local> {
             let if_addrs::Interface { name, addr, index, .. } = interface;
             Some(Local { interface: name, index: index?, addr })
         })
+        .filter(is_lasting)
         .collect();
     found.sort_by(|a, b| (&a.interface, a.addr.ip()).cmp(&(&b.interface, b.addr.ip())));
     found
@@ -112,6 +139,16 @@ mod tests {
         for text in ["lo", "192.0.2.1", "fe80::1", "eth0"] {
             assert_eq!(parse(text).to_string(), text);
         }
+    }
+
+    #[test]
+    fn temporary_addresses_are_told_by_their_flag() {
+        let table = "20010db8000100000000000000000001 03 40 00 82     eth0\n\
+                     20010db800010000af2d2e29e43e6b0d 03 40 00 41     eth0\n\
+                     fe8000000000000078202dfffe9f2d3a 1f 40 20 c0     eth0\n\
+                     no table\n\n";
+        let ip = "2001:db8:1:0:af2d:2e29:e43e:6b0d".parse().expect("an address");
+        assert_eq!(temporary(table), HashSet::from([(3, ip)]));
     }
 
     #[test]

@@ -15,6 +15,13 @@ pub(crate) enum Family {
     V6,
 }
 
+/// Which link it is, whenever it is up.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct LinkName {
+    interface: String,
+    family: Family,
+}
+
 /// A link that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
@@ -37,6 +44,10 @@ impl Family {
 }
 
 impl Link {
+    pub(crate) fn name(&self) -> LinkName {
+        LinkName { interface: self.interface.clone(), family: self.family }
+    }
+
     /// Where what is for everybody on the link is sent.
     pub(crate) fn group(&self, port: u16) -> SocketAddr {
         match self.family {

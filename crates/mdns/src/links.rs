@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use core::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use crate::interface::{Local, Options, in_use};
 use crate::link::{Family, Link, LinkId};
@@ -36,6 +35,7 @@ pub(crate) struct Links {
     open: BTreeMap<(String, u32, Family), Open>,
     links_ever: u64,
     received: mpsc::Sender<Received>,
+    writable: mpsc::UnboundedSender<LinkId>,
     /// Links that could not be opened, so that this is logged once.
     refused: HashSet<(String, Family)>,
     locals: Vec<Local>,
@@ -47,28 +47,37 @@ struct Open {
     carrier: Option<String>,
     socket: Arc<UdpSocket>,
     reader: JoinHandle<()>,
+    /// Waits until the socket takes packets again.
+    waiter: Option<JoinHandle<()>>,
+}
+
+/// What the sockets report.
+pub(crate) struct Reports {
+    pub(crate) received: mpsc::Receiver<Received>,
+    /// Links that take packets again; each at most once for each [`Links::wait`].
+    pub(crate) writable: mpsc::UnboundedReceiver<LinkId>,
 }
 
 /// RFC 6762 §17.
 const PACKET_BYTES: usize = 9_000;
 /// Packets that were read and not looked at yet. The kernel keeps the rest, and drops what is too much.
 const RECEIVED_MAX: usize = 64;
-/// A socket that takes a packet later than this takes none.
-const SEND_WITHIN: Duration = Duration::from_millis(250);
 const READ_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 impl Links {
-    pub(crate) fn new(options: Options) -> (Self, mpsc::Receiver<Received>) {
-        let (received, receiver) = mpsc::channel(RECEIVED_MAX);
+    pub(crate) fn new(options: Options) -> (Self, Reports) {
+        let (received, packets) = mpsc::channel(RECEIVED_MAX);
+        let (writable, freed) = mpsc::unbounded_channel();
         let links = Self {
             options,
             open: BTreeMap::new(),
             links_ever: 0,
             received,
+            writable,
             refused: HashSet::new(),
             locals: Vec::new(),
         };
-        (links, receiver)
+        (links, Reports { received: packets, writable: freed })
     }
 
     /// Addresses in use, for people.
@@ -91,10 +100,9 @@ impl Links {
         }
         self.open.retain(|key, open| {
             let carrier = carrier(&open.link.interface);
-            let sends_from = open.link.ips().find(|ip| Family::of(*ip) == open.link.family);
-            let is_kept = wanted.get(key).is_some_and(|link| link.ips().any(|ip| Some(ip) == sends_from));
+            let is_kept = wanted.get(key).is_some_and(|link| open.sends_as(link));
             if !is_kept || carrier != open.carrier {
-                open.reader.abort();
+                open.abort();
                 changes.push(Change::Down(open.link.id));
                 return false;
             }
@@ -132,22 +140,54 @@ impl Links {
         let link = Link { id: LinkId(self.links_ever), ..link };
         let reader = tokio::spawn(read(link.id, socket.clone(), self.received.clone()));
         let carrier = carrier(&link.interface);
-        self.open.insert(key, Open { link: link.clone(), carrier, socket, reader });
+        self.open.insert(key, Open { link: link.clone(), carrier, socket, reader, waiter: None });
         Some(link)
     }
 
-    /// Sends a packet; `to` nobody in particular is to everybody.
-    pub(crate) async fn send(&self, link: LinkId, to: Option<SocketAddr>, bytes: &[u8]) -> io::Result<()> {
+    /// Sends a packet; without `to` to everybody on the link. Never waits: [`io::ErrorKind::WouldBlock`] where the socket
+    /// takes none now.
+    pub(crate) fn send(&self, link: LinkId, to: Option<SocketAddr>, bytes: &[u8]) -> io::Result<()> {
         let open = self.open.values().find(|open| open.link.id == link).ok_or(io::ErrorKind::NotConnected)?;
         let to = to.unwrap_or_else(|| open.link.group(self.options.port));
-        timeout(SEND_WITHIN, open.socket.send_to(bytes, to)).await??;
-        Ok(())
+        open.socket.try_send_to(bytes, to).map(|_| ())
+    }
+
+    /// Reports once when the link takes packets again.
+    pub(crate) fn wait(&mut self, link: LinkId) {
+        let Some(open) = self.open.values_mut().find(|open| open.link.id == link) else { return };
+        let (socket, writable) = (open.socket.clone(), self.writable.clone());
+        let waiter = tokio::spawn(async move {
+            if socket.writable().await.is_ok() {
+                // Its receiver goes with the links.
+                let _ = writable.send(link);
+            }
+        });
+        open.waiter.replace(waiter).into_iter().for_each(|earlier| earlier.abort());
+    }
+}
+
+impl Open {
+    /// Whether the socket goes on with the addresses that the link has now. Over IPv4 it sends from one of them; over IPv6
+    /// from the interface, whichever addresses come and go.
+    fn sends_as(&self, link: &Link) -> bool {
+        match self.link.family {
+            Family::V4 => {
+                let sends_from = self.link.ips().find(IpAddr::is_ipv4);
+                link.ips().any(|ip| Some(ip) == sends_from)
+            }
+            Family::V6 => true,
+        }
+    }
+
+    fn abort(&self) {
+        self.reader.abort();
+        self.waiter.iter().for_each(JoinHandle::abort);
     }
 }
 
 impl Drop for Links {
     fn drop(&mut self) {
-        self.open.values().for_each(|open| open.reader.abort());
+        self.open.values().for_each(Open::abort);
     }
 }
 

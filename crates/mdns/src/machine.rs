@@ -1,6 +1,8 @@
 //! Responder and querier over the same packets. Packets, time and wishes come in as values; what is to be sent and what is
 //! to be told is left to be taken: nothing here waits, reads a clock or touches a socket.
 
+use core::time::Duration;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crate::clock::Instant;
@@ -17,6 +19,9 @@ pub(crate) struct Machine {
     responder: Responder,
     querier: Querier,
     outbox: Outbox,
+    /// Links whose sockets take nothing. To the responder they are away.
+    stuck: BTreeMap<LinkId, Link>,
+    stuck_logged_at: Option<Instant>,
     /// That responses come from (RFC 6762 §6).
     port: u16,
 }
@@ -33,36 +38,46 @@ pub(crate) struct Load {
     pub(crate) timers: usize,
 }
 
+const LOG_EVERY: Duration = Duration::from_secs(60);
 /// The QR bit of the third byte.
 const RESPONSE: u8 = 0x80;
 
 impl Machine {
-    pub(crate) fn new(now: Instant, port: u16, seed: u64) -> Self {
+    pub(crate) fn new(port: u16, seed: u64) -> Self {
         Self {
             responder: Responder::new(port, Random::new(seed)),
             querier: Querier::new(Random::new(!seed)),
-            outbox: Outbox::new(now),
+            outbox: Outbox::new(),
+            stuck: BTreeMap::new(),
+            stuck_logged_at: None,
             port,
         }
     }
 
     pub(crate) fn link_up(&mut self, now: Instant, link: Link) {
+        self.outbox.add(now, link.id);
         self.querier.link_up(now, &link);
         self.responder.link_up(now, link);
     }
 
     pub(crate) fn link_down(&mut self, now: Instant, link: LinkId) {
-        self.outbox.forget(link);
+        self.outbox.remove(link);
         self.querier.link_down(link);
-        self.responder.link_down(now, link);
+        self.stuck.remove(&link);
+        let _ = self.responder.link_down(now, link);
     }
 
     pub(crate) fn link_changed(&mut self, now: Instant, link: Link) {
-        self.responder.link_changed(now, link);
+        match self.stuck.get_mut(&link.id) {
+            Some(stuck) => *stuck = link,
+            None => self.responder.link_changed(now, link),
+        }
     }
 
     /// The machine slept.
     pub(crate) fn woke(&mut self, now: Instant) {
+        // What was decided before need not hold now.
+        self.outbox.clear();
         self.responder.probe_all(now);
         self.querier.ask_all(now);
     }
@@ -109,6 +124,37 @@ impl Machine {
         self.responder.transmitted(now, link, goodbyes, is_sent);
     }
 
+    /// The socket takes no packet now, and so not this one. No other link waits for it.
+    pub(crate) fn not_taken(&mut self, now: Instant, transmit: Transmit) {
+        self.outbox.put_back(now, transmit);
+    }
+
+    /// The socket takes packets again.
+    pub(crate) fn takes_again(&mut self, now: Instant, link: LinkId) {
+        self.outbox.unblock(link);
+        if let Some(link) = self.stuck.remove(&link) {
+            self.outbox.add(now, link.id);
+            self.responder.link_up(now, link);
+            self.querier.ask_all(now);
+        }
+    }
+
+    /// A link that takes nothing is as good as away, until it takes packets again: other hosts may have taken its names.
+    fn set_stuck(&mut self, now: Instant, link: LinkId) {
+        self.outbox.remove(link);
+        let Some(link) = self.responder.link_down(now, link) else { return };
+        if self.stuck_logged_at.is_none_or(|at| at + LOG_EVERY <= now) {
+            self.stuck_logged_at = Some(now);
+            let (interface, family) = (&link.interface, link.family);
+            tracing::warn!(
+                interface,
+                ?family,
+                "a network interface takes no mDNS packets; waiting until it does"
+            );
+        }
+        self.stuck.insert(link.id, link);
+    }
+
     /// What others have made it keep.
     pub(crate) fn load(&self) -> Load {
         Load {
@@ -127,6 +173,9 @@ impl Machine {
 
     /// Does what is due.
     pub(crate) fn tick(&mut self, now: Instant) {
+        while let Some(link) = self.outbox.stuck(now) {
+            self.set_stuck(now, link);
+        }
         self.responder.tick(now, &mut self.outbox);
         self.querier.tick(now, &mut self.outbox);
     }

@@ -87,7 +87,7 @@ impl Mdns {
         self.shared.tell(Command::Advertise { key, service });
     }
 
-    /// Says goodbye. Resolves when the goodbye and its repeat have left, or says why not. `service` is given
+    /// Says goodbye. Resolves when the goodbye and its repeat have left, or says why none left. `service` is given
     /// because the key may be unknown here: what an earlier process announced is withdrawn too. The withdrawal
     /// goes on if the future is dropped. A service that is being probed for is withdrawn when that ends (within a
     /// second), because only then is it known that the name is ours.
@@ -154,5 +154,11 @@ impl Mdns {
     #[cfg(test)]
     pub(crate) fn break_down(&self) {
         self.shared.tell(Command::Break);
+    }
+
+    /// Has the engine find that the machine slept for so long.
+    #[cfg(test)]
+    pub(crate) fn sleep(&self, time: core::time::Duration) {
+        self.shared.tell(Command::Sleep(time));
     }
 }

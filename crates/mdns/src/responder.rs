@@ -9,7 +9,7 @@ mod known;
 mod leaving;
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::LazyLock;
 
 use self::answering::Pending;
@@ -17,10 +17,10 @@ use self::conflicts::Contests;
 pub(crate) use self::entry::{Entry, EntryId};
 use self::entry::{OTHER_TTL, Phase, Presence};
 use self::known::KnownAnswers;
-use self::leaving::Owed;
+use self::leaving::{Owed, REMEMBERED_FOR};
 use crate::board::{Goodbye, Standing};
 use crate::clock::Instant;
-use crate::link::{Link, LinkId};
+use crate::link::{Link, LinkId, LinkName};
 use crate::outbox::Outbox;
 use crate::pack::Packer;
 use crate::random::Random;
@@ -50,8 +50,8 @@ pub(crate) struct Responder {
     /// Names that were reported, by key.
     reported: HashMap<u128, String>,
     owed: Vec<Owed>,
-    /// Interfaces that were in use and may come back, with when they went.
-    away: BTreeMap<String, Instant>,
+    /// Links that were in use and may come back, with when they went.
+    away: BTreeMap<LinkName, Instant>,
     /// When those who wait for a goodbye get an answer even if it was not said.
     overdue: BTreeSet<(Instant, EntryId)>,
     contests: Contests,
@@ -122,7 +122,7 @@ impl Responder {
 
     /// A link is there. What is to be on it is probed for first, also what was on it before (RFC 6762 §8).
     pub(crate) fn link_up(&mut self, now: Instant, link: Link) {
-        let (id, interface) = (link.id, link.interface.clone());
+        let (id, name) = (link.id, link.name());
         let on_link = OnLink {
             link,
             pending: HashMap::new(),
@@ -130,32 +130,31 @@ impl Responder {
             types_multicast: HashMap::new(),
         };
         self.links.insert(id, on_link);
-        self.away.remove(&interface);
+        self.away.remove(&name);
         let entries: Vec<EntryId> = self.entries.keys().copied().collect();
         entries.into_iter().for_each(|entry| self.follow_link(now, entry, id));
-        self.settle_owed(now, id, &interface);
+        self.settle_owed(now, id);
     }
 
     /// A link is gone, with whatever was under way on it.
-    pub(crate) fn link_down(&mut self, now: Instant, id: LinkId) {
-        let Some(gone) = self.links.remove(&id) else { return };
-        let is_left = self.links.values().any(|on_link| on_link.link.interface == gone.link.interface);
-        if !is_left {
-            self.away.insert(gone.link.interface.clone(), now);
-        }
+    pub(crate) fn link_down(&mut self, now: Instant, id: LinkId) -> Option<Link> {
+        let gone = self.links.remove(&id)?;
+        let name = gone.link.name();
+        self.away.retain(|_, since| *since + REMEMBERED_FOR > now);
+        self.away.insert(name.clone(), now);
         let entries: Vec<EntryId> = self.entries.keys().copied().collect();
         for entry_id in entries {
             let Some(presence) = self.take_off(entry_id, id) else { continue };
             let Some(entry) = self.entries.get_mut(&entry_id) else { continue };
-            let interface = &gone.link.interface;
-            let is_told =
-                !matches!(presence.phase, Phase::Probing { .. }) || entry.announced_on.contains(interface);
-            if let Some(leaving) = entry.leaving.as_mut().filter(|_| is_told) {
-                leaving.missed.insert(interface.clone());
+            let is_probed = matches!(presence.phase, Phase::Probing { .. });
+            let is_known = !is_probed || entry.may_be_known_on(&name);
+            if let Some(leaving) = entry.leaving.as_mut().filter(|_| is_known) {
+                leaving.missed.insert(name.clone());
             }
             self.look_for_links(entry_id);
             self.look_whether_gone(now, entry_id);
         }
+        Some(gone.link)
     }
 
     /// The addresses of a link are others now.
@@ -168,20 +167,30 @@ impl Responder {
             self.follow_link(now, entry, id);
             self.announce_again(now, entry, id);
         }
+        self.settle_owed(now, id);
     }
 
     /// The machine slept: what the links were then they need not be now.
     pub(crate) fn probe_all(&mut self, now: Instant) {
         let ids: Vec<LinkId> = self.links.keys().copied().collect();
-        for id in ids {
-            let Some(OnLink { link, .. }) = self.links.remove(&id) else { continue };
-            let staying = self.entries.iter().filter(|(_, entry)| entry.leaving.is_none());
-            let staying: Vec<EntryId> = staying.map(|(entry, _)| *entry).collect();
-            for entry in staying {
-                self.take_off(entry, id);
-            }
-            self.link_up(now, link);
+        ids.into_iter().for_each(|id| self.probe_link(now, id));
+    }
+
+    /// Begins anew on a link. Goodbyes that were under way there are said once their names have been probed for.
+    fn probe_link(&mut self, now: Instant, id: LinkId) {
+        let Some(OnLink { link, .. }) = self.links.remove(&id) else { return };
+        let present = self.entries.iter().filter(|(_, entry)| entry.presences.contains_key(&id));
+        let (leaving, staying): (Vec<EntryId>, Vec<EntryId>) =
+            present.map(|(entry, _)| *entry).partition(|entry| self.is_leaving(*entry));
+        for entry in staying {
+            self.take_off(entry, id);
         }
+        self.link_up(now, link);
+        leaving.into_iter().for_each(|entry| self.probe_on(now, entry, id));
+    }
+
+    fn is_leaving(&self, id: EntryId) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.leaving.is_some())
     }
 
     /// Advertises a service, or updates in place what this key stands for.
@@ -305,20 +314,37 @@ impl Responder {
         let is_present = entry.presences.contains_key(&link_id);
         match &mut entry.leaving {
             Some(leaving) => {
-                let is_news = is_carried && !is_present && leaving.missed.remove(&on_link.link.interface);
+                let is_news = is_carried && !is_present && leaving.takes_on(&on_link.link.name());
                 if is_news {
-                    self.say_goodbye_on(now, id, link_id);
+                    // Another host may have taken the name meanwhile.
+                    self.probe_on(now, id, link_id);
                 }
             }
             None if entry.is_waiting => {}
             None if is_carried && !is_present => self.probe_on(now, id, link_id),
-            None if !is_carried && is_present => {
-                entry.announced_on.remove(&on_link.link.interface);
-                self.say_goodbye_on(now, id, link_id);
-            }
+            None if !is_carried => self.leave_link(now, id, link_id),
             None => {}
         }
         self.look_for_links(id);
+    }
+
+    /// The link carries the service no longer. A name that is being probed for may be another host's: its end is said when
+    /// it is known to be ours.
+    fn leave_link(&mut self, now: Instant, id: EntryId, link_id: LinkId) {
+        let (Some(entry), Some(on_link)) = (self.entries.get_mut(&id), self.links.get(&link_id)) else {
+            return;
+        };
+        let name = on_link.link.name();
+        match entry.presences.get(&link_id).map(|presence| presence.phase) {
+            Some(Phase::Probing { .. }) if !entry.announced_on.contains(&name) => {
+                self.take_off(id, link_id);
+            }
+            Some(Phase::Announcing { .. } | Phase::Settled) => {
+                entry.announced_on.remove(&name);
+                self.say_goodbye_on(now, id, link_id);
+            }
+            Some(Phase::Probing { .. } | Phase::Leaving { .. }) | None => {}
+        }
     }
 
     fn look_for_links(&mut self, id: EntryId) {
@@ -435,7 +461,6 @@ impl Responder {
         let link = &on_link.link;
         let (mut probes, mut news) = (Packer::new(Message::default()), Packer::responses());
         let (mut goodbyes, mut repeats) = (Packer::responses(), Packer::responses());
-        let mut types = HashSet::new();
         for id in ids {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
             let Some(phase) = entry.presences.get(&link_id).map(|presence| presence.phase) else { continue };
@@ -445,26 +470,26 @@ impl Responder {
                     entry.waits_with_name = false;
                     (Phase::Probing { sent: sent + 1 }, Some(now + PROBE_EVERY))
                 }
-                Phase::Probing { .. } if entry.leaving.is_some() => {
+                Phase::Probing { .. } if entry.leaving.is_some() || !entry.is_carried_by(link) => {
                     // The name is ours after all, so that its end is ours to say.
+                    if entry.leaving.is_none() {
+                        entry.announced_on.remove(&link.name());
+                    }
                     goodbyes.add(entry.goodbye(link), Some(id));
                     (Phase::Leaving { sent: 1, is_under_way: true }, None)
                 }
                 Phase::Probing { .. } | Phase::Announcing { .. } => {
-                    news.add(entry.announcement(link), None);
-                    if types.insert(entry.names.pointers[0].clone()) {
-                        let answers = vec![type_record(&entry.names.pointers[0])];
+                    let is_first = matches!(phase, Phase::Probing { .. });
+                    news.add(announce(entry, link, now, is_first), None);
+                    let type_name = &entry.names.pointers[0];
+                    let last = on_link.types_multicast.get(type_name);
+                    if last.is_none_or(|at| *at + SECOND <= now) {
+                        let answers = vec![type_record(type_name)];
                         news.add(Message { answers, ..Message::default() }, None);
-                        on_link.types_multicast.insert(entry.names.pointers[0].clone(), now);
+                        on_link.types_multicast.insert(type_name.clone(), now);
                     }
-                    announced(entry, link, now);
                     self.changed.extend(entry.key);
-                    let sent = if let Phase::Announcing { sent } = phase { sent + 1 } else { 1 };
-                    if sent < ANNOUNCEMENTS {
-                        (Phase::Announcing { sent }, Some(now + ANNOUNCE_AGAIN_AFTER))
-                    } else {
-                        (Phase::Settled, None)
-                    }
+                    next_announcement(entry, link_id, phase, now)
                 }
                 Phase::Leaving { sent, .. } => {
                     let packer = if sent == 0 { &mut goodbyes } else { &mut repeats };
@@ -514,14 +539,34 @@ fn probe(entry: &Entry, link: &Link) -> Message {
     }
 }
 
-fn announced(entry: &mut Entry, link: &Link, now: Instant) {
-    let kinds = entry.kinds(link);
+/// The records to be announced. Those that have just been sent are left out (RFC 6762 §6), but for the first time after
+/// probing: whatever other hosts had of the names is replaced then.
+fn announce(entry: &mut Entry, link: &Link, now: Instant, is_first: bool) -> Message {
+    let mut kinds = entry.kinds(link);
     if let Some(presence) = entry.presences.get_mut(&link.id) {
-        kinds.into_iter().for_each(|kind| presence.set_multicast(kind, now));
+        presence.withdrawn.retain(|withdrawn| kinds.contains(withdrawn));
+        kinds.retain(|kind| is_first || presence.free_at(*kind, now) == now);
+        kinds.iter().for_each(|kind| presence.set_multicast(*kind, now));
         presence.announced_at = Some(now);
     }
-    entry.announced_on.insert(link.interface.clone());
-    (entry.names_lost, entry.last_error) = (0, None);
+    entry.announced_on.insert(link.name());
+    (entry.names_lost, entry.is_contested, entry.last_error) = (0, false, None);
+    let answers = kinds.into_iter().map(|kind| entry.record(kind, link)).collect();
+    Message { answers, ..Message::default() }
+}
+
+/// What follows an announcement.
+fn next_announcement(entry: &Entry, link: LinkId, phase: Phase, now: Instant) -> (Phase, Option<Instant>) {
+    let sent = if let Phase::Announcing { sent } = phase { sent + 1 } else { 1 };
+    if sent < ANNOUNCEMENTS {
+        return (Phase::Announcing { sent }, Some(now + ANNOUNCE_AGAIN_AFTER));
+    }
+    let presence = entry.presences.get(&link);
+    let again = presence.and_then(|p| p.withdrawn.iter().map(|kind| p.free_at(*kind, now)).min());
+    match again {
+        Some(at) => (Phase::Announcing { sent: ANNOUNCEMENTS - 1 }, Some(at)),
+        None => (Phase::Settled, None),
+    }
 }
 
 /// What all types on the network are asked for by (RFC 6763 §9).

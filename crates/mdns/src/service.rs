@@ -8,7 +8,7 @@ use std::net::IpAddr;
 pub struct Service {
     /// `_http._tcp`, without a domain.
     pub service_type: String,
-    /// `_printer`. The engine announces one; of several, the first.
+    /// `_printer`. All of them are announced.
     pub subtypes: Vec<String>,
     /// The instance, unescaped: dots, capitals, umlauts and 63 bytes are all legal.
     pub name: String,

@@ -144,6 +144,23 @@ async fn leaving_says_nothing_and_the_next_process_goes_on() {
     assert_eq!(again.standing(1).name.as_deref(), Some("kept"));
 }
 
+/// The time asleep did not count: what had run out was shown for as long as if the machine had been awake.
+#[tokio::test]
+async fn what_ran_out_while_the_machine_slept_is_gone_when_it_wakes() {
+    let port = free_port();
+    let (ours, theirs) = (start(port), start(port));
+    let mut browse = ours.browse(http());
+    theirs.advertise(1, on_its_host("silent"));
+    wait_for(&mut browse, "silent", is_resolved("silent")).await;
+    theirs.leave().await;
+    ours.advertise(2, on_its_host("stays"));
+    wait_for(&mut browse, "stays", is_resolved("stays")).await;
+    // Longer than a pointer lives.
+    ours.sleep(Duration::from_secs(4_600));
+    wait_for(&mut browse, "the end of the silent one", is_removed("silent")).await;
+    wait_for(&mut ours.browse(http()), "what stays", is_resolved("stays")).await;
+}
+
 #[test]
 fn a_port_that_cannot_be_had_is_an_error_at_once() {
     let taken = UdpSocket::bind("0.0.0.0:0").expect("a free port");

@@ -103,7 +103,7 @@ impl Trial {
 impl Peer {
     fn new(services: Vec<Service>) -> Self {
         let now = clock::now();
-        let mut machine = Machine::new(now, crate::PORT, 1);
+        let mut machine = Machine::new(crate::PORT, 1);
         let (ip, netmask) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(255, 255, 255, 0));
         let addresses = vec![IfAddr::V4(Ifv4Addr { ip, netmask, prefixlen: 24, broadcast: None })];
         let (interface, family) = ("eth0".to_owned(), Family::V4);

@@ -277,7 +277,7 @@ impl Announcing {
     fn goodbye_went(&mut self, lease: LeaseId, node: String, goodbye: Goodbye) {
         self.saying.remove(&(lease, node.clone()));
         match goodbye {
-            Goodbye::Sent => self.has_said(lease, node),
+            Goodbye::Sent | Goodbye::Unneeded(_) => self.has_said(lease, node),
             // Another node is asked in a while, or the gate times out.
             Goodbye::Unsent(error) => tracing::warn!(error, "goodbye packet not sent"),
         }

@@ -94,7 +94,7 @@ impl Faces {
             registrations.book.strike(id, &facts, end, || registrations.network.withdraw(key(id), service));
         tokio::spawn(async move {
             match goodbye.await {
-                Goodbye::Sent => {
+                Goodbye::Sent | Goodbye::Unneeded(_) => {
                     handle.tell(Control::GateDone { lease: id, report: GateReport::Confirmed });
                 }
                 // The gate times out; where the daemon stops before, the next one tries again.
@@ -149,7 +149,7 @@ impl Faces {
             for Live { lease, facts } in self.read_live(page.to_vec()).await {
                 let unsent = goodbyes.iter().find_map(|(withdrawn, goodbye)| match goodbye {
                     Goodbye::Unsent(error) if *withdrawn == key(lease.id) => Some(error),
-                    Goodbye::Sent | Goodbye::Unsent(_) => None,
+                    Goodbye::Sent | Goodbye::Unneeded(_) | Goodbye::Unsent(_) => None,
                 });
                 if let Some(error) = unsent {
                     tracing::warn!(name = facts.name(), id = facts.id(), error, "goodbye packet not sent");

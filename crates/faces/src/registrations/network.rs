@@ -52,6 +52,8 @@ pub struct Unfit {
 pub enum Goodbye {
     /// It has left, and its repetition too.
     Sent,
+    /// None was to be sent now; why.
+    Unneeded(String),
     /// It could not be sent.
     Unsent(String),
 }

@@ -72,6 +72,10 @@ impl Inner {
     }
 }
 
+fn no_network() -> Goodbye {
+    Goodbye::Unneeded("mDNS is off".to_owned())
+}
+
 impl Network for Quiet {
     fn check(&self, service: &Service) -> Result<(), Unfit> {
         (self.rule)(service)
@@ -85,7 +89,7 @@ impl Network for Quiet {
     fn withdraw(&self, key: u128, _: Service) -> Later<'static, Goodbye> {
         self.inner.services().remove(&key);
         self.inner.tell(false);
-        Box::pin(core::future::ready(Goodbye::Sent))
+        Box::pin(core::future::ready(no_network()))
     }
 
     fn standing(&self, _: u128) -> Standing {
@@ -115,7 +119,7 @@ impl Network for Quiet {
     fn close(&self) -> Later<'static, Vec<(u128, Goodbye)>> {
         let services = core::mem::take(&mut *self.inner.services());
         self.inner.tell(true);
-        Box::pin(core::future::ready(services.into_keys().map(|key| (key, Goodbye::Sent)).collect()))
+        Box::pin(core::future::ready(services.into_keys().map(|key| (key, no_network())).collect()))
     }
 
     fn leave(&self) -> Later<'static, ()> {

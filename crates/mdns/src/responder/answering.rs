@@ -119,8 +119,10 @@ impl Responder {
             if !asked.insert((question.name.clone(), kind)) {
                 continue;
             }
-            let is_alone =
-                question.wants_unicast && self.was_multicast_lately(now, link_id, &question.name, kind);
+            // A host of another network on this link gets no unicast answer, and a probe must have one.
+            let is_alone = is_near
+                && question.wants_unicast
+                && self.was_multicast_lately(now, link_id, &question.name, kind);
             if is_legacy || is_alone {
                 direct.push((question, kind));
             } else {
@@ -364,7 +366,7 @@ impl Responder {
         for link_id in links {
             let Some(on_link) = self.links.get_mut(&link_id) else { continue };
             let is_due = |pending: &Pending| pending.due <= now;
-            if outbox.is_crowded() {
+            if outbox.is_crowded(link_id) {
                 let due = on_link.pending.values_mut().filter(|pending| is_due(pending));
                 due.for_each(|pending| pending.due = now + CROWDED_DELAY);
                 continue;

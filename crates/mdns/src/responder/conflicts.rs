@@ -6,8 +6,8 @@ use core::time::Duration;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use super::entry::{EntryId, Lost, Names, Phase};
-use super::{Owner, Responder, SECOND};
+use super::entry::{Entry, EntryId, Kind, Lost, Names, Phase};
+use super::{ANNOUNCEMENTS, Owner, Responder};
 use crate::clock::Instant;
 use crate::link::LinkId;
 use crate::outbox::Outbox;
@@ -51,8 +51,9 @@ impl Logged {
 }
 
 impl Contests {
-    /// One more; how long the next try of a service that has lost so many names has to wait.
-    fn count(&mut self, now: Instant, names_lost: u32) -> Duration {
+    /// One more, and how long the next try of the service that met it has to wait. A service that has to wait once waits
+    /// each time, however rare conflicts have become by that, until a name is its own.
+    fn count(&mut self, now: Instant, entry: &mut Entry) -> Duration {
         self.recent.push_back(now);
         while self.recent.front().is_some_and(|at| *at + CONFLICTS_WITHIN <= now) {
             self.recent.pop_front();
@@ -61,8 +62,12 @@ impl Contests {
         while self.recent.len() > CONFLICTS_MAX {
             self.recent.pop_front();
         }
-        let is_contested = self.recent.len() >= CONFLICTS_MAX || names_lost as usize >= CONFLICTS_MAX;
-        if is_contested { CONTESTED_DELAY } else { Duration::ZERO }
+        entry.is_contested |= self.recent.len() >= CONFLICTS_MAX;
+        if entry.is_contested || entry.names_lost as usize >= CONFLICTS_MAX {
+            CONTESTED_DELAY
+        } else {
+            Duration::ZERO
+        }
     }
 }
 
@@ -106,12 +111,13 @@ impl Responder {
         };
         let (Some(entry), Some(on_link)) = (self.entries.get(&id), self.links.get(&link)) else { return };
         let Some(presence) = entry.presences.get(&link) else { return };
-        let kinds = entry.kinds(&on_link.link).into_iter();
-        let mut ours =
-            kinds.map(|kind| entry.record(kind, &on_link.link)).filter(|own| own.name == record.name);
-        let same = ours.find(|own| own.data == record.data);
+        let own = |kind: &Kind| entry.record(*kind, &on_link.link);
+        let is_same = |own: Record| own.name == record.name && own.data == record.data;
+        let same = entry.kinds(&on_link.link).into_iter().find(|kind| is_same(own(kind)));
         match same {
-            Some(own) if record.ttl < own.ttl / 2 && presence.is_ours() => self.correct(now, id, link),
+            Some(kind) if record.ttl < kind.ttl() / 2 && presence.is_ours() => {
+                self.correct(now, id, link, kind)
+            }
             Some(_) => {}
             // It is somebody's farewell to a name that we have since.
             None if record.ttl == 0 => {}
@@ -132,18 +138,21 @@ impl Responder {
     }
 
     /// Announces again what others no longer believe.
-    fn correct(&mut self, now: Instant, id: EntryId, link: LinkId) {
-        let Some(entry) = self.entries.get(&id) else { return };
-        let Some(presence) = entry.presences.get(&link) else { return };
+    fn correct(&mut self, now: Instant, id: EntryId, link: LinkId, kind: Kind) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(presence) = entry.presences.get_mut(&link) else { return };
+        if !presence.withdrawn.contains(&kind) {
+            presence.withdrawn.push(kind);
+        }
         if presence.phase != Phase::Settled {
             return;
         }
-        let earliest = presence.announced_at.map_or(now, |at| at + SECOND).max(now);
+        let at = presence.free_at(kind, now);
         if let Some(times) = self.contests.goodbyes.times(now) {
             let name = &entry.label;
             tracing::warn!(name, times, "another host withdrew a service of this host; announcing it again");
         }
-        self.set_phase(id, link, Phase::Announcing { sent: 1 }, earliest);
+        self.set_phase(id, link, Phase::Announcing { sent: ANNOUNCEMENTS - 1 }, at);
     }
 
     /// RFC 6762 §9: a name that was ours is probed for again; one that is probed for is given up.
@@ -165,7 +174,7 @@ impl Responder {
                 if let Some(times) = self.contests.conflicts.times(now) {
                     tracing::warn!(name = %record.name, times, "name conflict: another host uses the same name; probing again");
                 }
-                let delay = self.contests.count(now, entry.names_lost);
+                let delay = self.contests.count(now, entry);
                 let at = self.next_probing(now) + delay;
                 self.set_phase(id, link, Phase::Probing { sent: 0 }, at);
             }
@@ -175,8 +184,8 @@ impl Responder {
 
     /// Goes on under the next name, on all links.
     fn rename(&mut self, now: Instant, id: EntryId, lost_on: LinkId, is_host: bool) {
-        let names_lost = self.entries.get(&id).map_or(0, |entry| entry.names_lost);
-        let delay = self.contests.count(now, names_lost);
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let delay = self.contests.count(now, entry);
         let at = self.next_probing(now) + delay;
         let freed = self.drop_names(id);
         if !is_host {
@@ -207,6 +216,8 @@ impl Responder {
         self.take_names(id);
         for link in links {
             self.set_phase(id, link, Phase::Probing { sent: 0 }, at);
+            // Nothing is to be said under the new name where the link carries it no longer.
+            self.follow_link(now, id, link);
         }
         freed.into_iter().for_each(|waiting| self.begin(now, waiting));
     }

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::board::Standing;
+use super::SECOND;
+use crate::board::{Goodbye, Standing};
 use crate::clock::Instant;
-use crate::link::{Link, LinkId};
+use crate::link::{Link, LinkId, LinkName};
 use crate::service::Service;
 use crate::wire::{A, AAAA, Data, Message, Name, Record, SRV, TXT};
 
@@ -25,10 +26,12 @@ pub(crate) struct Entry {
     pub(crate) names: Names,
     txt: Box<[u8]>,
     pub(crate) presences: BTreeMap<LinkId, Presence>,
-    /// Interfaces on which it was announced under its present name.
-    pub(crate) announced_on: BTreeSet<String>,
+    /// Links on which it was announced under its present name.
+    pub(crate) announced_on: BTreeSet<LinkName>,
     /// How many names were taken by others since it was last announced.
     pub(crate) names_lost: u32,
+    /// It met a conflict in a storm of them: each further name waits, until one is its own.
+    pub(crate) is_contested: bool,
     /// Its name follows one that was lost in a storm of conflicts, and is not probed for yet: it is not lost before.
     pub(crate) waits_with_name: bool,
     /// It waits for a name that another entry has.
@@ -56,6 +59,8 @@ pub(crate) struct Presence {
     pub(crate) due: Option<Instant>,
     /// When each record was last sent to everybody here.
     pub(crate) multicast: Vec<(Kind, Instant)>,
+    /// Records that another host has withdrawn since, to be sent again.
+    pub(crate) withdrawn: Vec<Kind>,
     /// When the service was last announced here.
     pub(crate) announced_at: Option<Instant>,
     /// The name that another host has here since.
@@ -88,8 +93,43 @@ pub(crate) struct Leaving {
     pub(crate) token: Option<u64>,
     /// A goodbye and its repeat left on some link.
     pub(crate) is_said: bool,
-    /// Interfaces that were away: hosts behind them believe in the service still.
-    pub(crate) missed: BTreeSet<String>,
+    /// Another host has one of its names on some link: what it did not have was withdrawn there.
+    pub(crate) is_lost: bool,
+    /// Links that were away: hosts behind them believe in the service still.
+    pub(crate) missed: BTreeSet<LinkName>,
+    /// An earlier process announced it, on links that are not known: those on which its end is said, or is another
+    /// host's to say.
+    pub(crate) earlier: Option<BTreeSet<LinkName>>,
+    /// Hosts behind some links have not heard it since then, and others have.
+    pub(crate) owed_since: Option<Instant>,
+}
+
+impl Leaving {
+    /// Whether hosts behind a link that has come have yet to hear of it. They will.
+    pub(crate) fn takes_on(&mut self, link: &LinkName) -> bool {
+        let is_missed = self.missed.remove(link);
+        is_missed || self.earlier.as_ref().is_some_and(|settled| !settled.contains(link))
+    }
+
+    /// How it went, once nothing is under way on any link.
+    pub(crate) fn outcome(&self) -> Goodbye {
+        if self.is_said {
+            Goodbye::Sent
+        } else if self.is_lost {
+            Goodbye::Unneeded("another host has its name".to_owned())
+        } else if self.missed.is_empty() {
+            Goodbye::Unneeded("it was not announced".to_owned())
+        } else {
+            Goodbye::Unsent("too many goodbyes wait for their interfaces".to_owned())
+        }
+    }
+
+    /// Nothing is left to be said on a link.
+    pub(crate) fn settle(&mut self, link: LinkName) {
+        if let Some(settled) = &mut self.earlier {
+            settled.insert(link);
+        }
+    }
 }
 
 /// One record of an entry.
@@ -134,7 +174,14 @@ impl Names {
 
 impl Presence {
     pub(crate) fn new(phase: Phase, due: Instant) -> Self {
-        Self { phase, due: Some(due), multicast: Vec::new(), announced_at: None, lost: None }
+        Self {
+            phase,
+            due: Some(due),
+            multicast: Vec::new(),
+            withdrawn: Vec::new(),
+            announced_at: None,
+            lost: None,
+        }
     }
 
     /// Whether the records are ours here, so that questions for them are answered.
@@ -146,7 +193,13 @@ impl Presence {
         self.multicast.iter().find(|(sent, _)| *sent == kind).map(|(_, at)| *at)
     }
 
+    /// When a record may be sent to everybody again (RFC 6762 §6).
+    pub(crate) fn free_at(&self, kind: Kind, now: Instant) -> Instant {
+        self.multicast_at(kind).map_or(now, |at| (at + SECOND).max(now))
+    }
+
     pub(crate) fn set_multicast(&mut self, kind: Kind, at: Instant) {
+        self.withdrawn.retain(|withdrawn| *withdrawn != kind);
         match self.multicast.iter_mut().find(|(sent, _)| *sent == kind) {
             Some((_, last)) => *last = at,
             None => self.multicast.push((kind, at)),
@@ -168,6 +221,7 @@ impl Entry {
             presences: BTreeMap::new(),
             announced_on: BTreeSet::new(),
             names_lost: 0,
+            is_contested: false,
             waits_with_name: false,
             is_waiting: false,
             is_without_host: false,
@@ -178,12 +232,28 @@ impl Entry {
 
     /// Takes over port, text and address of a service with the same names.
     pub(crate) fn update(&mut self, service: Service) {
-        self.txt = strings(&service);
+        let txt = strings(&service);
+        let is_other = |kind: &Kind| match kind {
+            Kind::Srv => service.port != self.wanted.port,
+            Kind::Txt => txt != self.txt,
+            // An address that is another one is another record.
+            Kind::Pointer(_) | Kind::Address(_) | Kind::NoMoreOfInstance | Kind::NoMoreOfHost => false,
+        };
+        self.presences
+            .values_mut()
+            .for_each(|presence| presence.multicast.retain(|(kind, _)| !is_other(kind)));
+        self.txt = txt;
         self.wanted = service;
     }
 
     pub(crate) fn is_announced(&self) -> bool {
         !self.announced_on.is_empty()
+    }
+
+    /// Whether hosts behind a link may believe in it.
+    pub(crate) fn may_be_known_on(&self, link: &LinkName) -> bool {
+        let is_late = |leaving: &Leaving| leaving.owed_since.is_some() || leaving.earlier.is_some();
+        self.announced_on.contains(link) || self.leaving.as_ref().is_some_and(is_late)
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -203,6 +273,10 @@ impl Entry {
     /// Links on which the names are ours.
     pub(crate) fn links_where_ours(&self) -> impl Iterator<Item = LinkId> {
         self.presences.iter().filter(|(_, presence)| presence.is_ours()).map(|(link, _)| *link)
+    }
+
+    pub(crate) fn is_carried_by(&self, link: &Link) -> bool {
+        link.addresses_of(self.wanted.ip).is_some()
     }
 
     fn addresses(&self, link: &Link) -> Vec<IpAddr> {
@@ -255,12 +329,6 @@ impl Entry {
         Record { name: name.clone(), is_unique, ttl: kind.ttl(), data }
     }
 
-    /// All records, to be announced.
-    pub(crate) fn announcement(&self, link: &Link) -> Message {
-        let answers = self.kinds(link).into_iter().map(|kind| self.record(kind, link)).collect();
-        Message { answers, ..Message::default() }
-    }
-
     /// All records, not to be believed any more, but for those of a name that another host has.
     pub(crate) fn goodbye(&self, link: &Link) -> Message {
         let lost = self.presences.get(&link.id).and_then(|presence| presence.lost);
@@ -279,8 +347,8 @@ impl Entry {
 
     /// The records whose names are to be ours alone, with the names they have.
     pub(crate) fn unique_records(&self, link: &Link) -> Vec<Record> {
-        let mut records = self.announcement(link).answers;
-        records.retain(|record| record.is_unique);
+        let records = self.kinds(link).into_iter().map(|kind| self.record(kind, link));
+        let mut records: Vec<Record> = records.filter(|record| record.is_unique).collect();
         // What is only proposed flushes nothing.
         records.iter_mut().for_each(|record| record.is_unique = false);
         records

@@ -63,13 +63,13 @@ async fn withdrawing_while_probing_for_another_hosts_name_does_not_withdraw_the_
     wait_advertised(&first, 1).await;
     // Before the first probe, and after it.
     second.advertise(2, service("mine", 2));
-    assert_eq!(second.withdraw(2, service("mine", 2)).await, Goodbye::Sent);
+    assert!(matches!(second.withdraw(2, service("mine", 2)).await, Goodbye::Unneeded(_)));
     assert_eq!(observer.goodbyes("mine"), 0);
     let third = start(port);
     let before = observer.probes("mine");
     third.advertise(3, service("mine", 3));
     wait_until("a probe", || observer.probes("mine") > before).await;
-    assert_eq!(third.withdraw(3, service("mine", 3)).await, Goodbye::Sent);
+    assert!(matches!(third.withdraw(3, service("mine", 3)).await, Goodbye::Unneeded(_)));
     assert_eq!(observer.goodbyes("mine"), 0);
     assert!(first.standing(1).advertised);
 }

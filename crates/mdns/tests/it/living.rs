@@ -2,6 +2,7 @@
 //! nothing away, survivors that nobody touches, and goodbyes that wait for their link.
 
 use std::collections::HashMap;
+use std::net::Ipv6Addr;
 
 use tenure_mdns::{Goodbye, Service};
 
@@ -91,6 +92,40 @@ fn updates_in_place_replace_and_never_withdraw() {
     wait_until("a goodbye in the end", LIMIT, || {
         station.records(0).iter().any(|(_, item)| item.ttl == 0 && item.points_to(names[0]))
     });
+}
+
+/// Each change of one had everything announced again, and one that came first in order had everything probed for anew.
+#[test]
+fn temporary_addresses_come_and_go_and_nothing_is_said_of_them() {
+    let lan = Lan::with_ipv6(&["ours", "witness"]);
+    let (host, station) = (lan.host("ours"), Station::start(lan.host("witness")));
+    let ours = start_on(host);
+    let service = loopback::service("web", 80);
+    ours.advertise(1, service.clone());
+    wait_advertised(&ours, 1);
+    // Last in order of its network, so that the temporary one comes first.
+    let lasting: Ipv6Addr = "2001:db8::ffff:ffff:ffff:ffff".parse().unwrap();
+    host.add_lasting_and_temporary(lasting);
+    let is_told = |item: &Item| item.kind == Kind::Aaaa(lasting) && item.ttl > 0;
+    wait_until("the new address", LIMIT, || station.records(0).iter().any(|(_, item)| is_told(item)));
+    station.wait_for_rest();
+    let mark = station.heard.len();
+    host.remove_temporary();
+    // What takes longer than to notice it.
+    ours.advertise(2, loopback::service("later", 81));
+    let told_of_later = || station.records(mark).iter().filter(|(_, item)| item.points_to("later")).count();
+    wait_until("both announcements over both families", LIMIT, || told_of_later() >= 4);
+    let of_web = |item: &Item| {
+        item.points_to("web") || item.name == instance("web", HTTP).join(".") || item.label == service.host
+    };
+    let messages = station.since(mark).into_iter().map(|(_, message)| message);
+    let said: Vec<Item> = messages.flat_map(|message| message.items).filter(of_web).collect();
+    assert!(said.is_empty(), "{said:?}");
+    let is_lasting =
+        |ip: &Ipv6Addr| *ip == lasting || Some(*ip) == host.address6() || ip.is_unicast_link_local();
+    for (_, item) in station.records(0) {
+        assert!(!matches!(&item.kind, Kind::Aaaa(ip) if !is_lasting(ip)), "{item:?}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tenure_mdns::{Browse, Goodbye, Interface, Mdns, Options, PORT, Service, Sigh
 use crate::loopback;
 use crate::peers::avahi::Avahi;
 use crate::peers::feed::wait_until;
-use crate::peers::netns::{Host, INTERFACE, Lan};
+use crate::peers::netns::{Host, INTERFACE, Lan, SECOND_INTERFACE};
 use crate::peers::zeroconf::{Record, Sniffer, Zeroconf};
 use crate::peers::{Change, Seen, Service as Theirs};
 
@@ -202,6 +202,28 @@ fn an_interface_that_was_away_is_announced_on_when_it_is_back() {
     let mut zeroconf = Zeroconf::start(lan.host("avahi"));
     zeroconf.register(&Theirs { name: "theirs", service_type: HTTP, port: 7, txt: &[] });
     assert_eq!(resolved(&mut browse, "theirs").port, Some(7));
+}
+
+/// Each packet for the interface that took none was waited for, a quarter of a second, and all others with it.
+#[test]
+fn an_interface_that_takes_nothing_delays_no_other() {
+    let lan = Lan::new(&["ours", "witness"]);
+    let (host, sniffer) = (lan.host("ours"), Sniffer::start(lan.host("witness")));
+    lan.plug_in_again(host);
+    host.clog(SECOND_INTERFACE);
+    let interfaces = [INTERFACE, SECOND_INTERFACE].map(|name| Interface::Name(name.to_owned())).into();
+    let ours = on(host, || Mdns::start(Options { interfaces, port: PORT }).unwrap());
+    let named = |key: u16| service(&format!("Mass {key}"), key);
+    (1..=1_000).for_each(|key| ours.advertise(key.into(), named(key)));
+    (1..=1_000).for_each(|key| wait_advertised(&ours, key));
+    let withdrawals: Vec<_> = (1..=1_000).map(|key| ours.withdraw(key.into(), named(key))).collect();
+    for withdrawal in withdrawals {
+        assert_eq!(block_on(withdrawal), Goodbye::Sent);
+    }
+    wait_until("each is heard", SOON, || {
+        let goodbyes: std::collections::BTreeSet<String> = sniffer.goodbyes().into_iter().collect();
+        goodbyes.len() == 1_000
+    });
 }
 
 #[test]

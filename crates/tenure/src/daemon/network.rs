@@ -153,6 +153,7 @@ fn check(service: &Service) -> Result<(), Unfit> {
 fn said(goodbye: tenure_mdns::Goodbye) -> Goodbye {
     match goodbye {
         tenure_mdns::Goodbye::Sent => Goodbye::Sent,
+        tenure_mdns::Goodbye::Unneeded(why) => Goodbye::Unneeded(why),
         tenure_mdns::Goodbye::Unsent(error) => Goodbye::Unsent(error),
     }
 }

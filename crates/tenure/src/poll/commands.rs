@@ -91,6 +91,8 @@ struct Supervisor {
     family: Family,
     guardian: Option<Guardian>,
     pending: HashMap<u64, Pending>,
+    /// A guardian has no kill timer, which was logged.
+    is_timer_missed: bool,
 }
 
 struct Guardian {
@@ -110,8 +112,13 @@ impl Commands {
     /// Begins to take polls; the task ends when nobody can ask for any more and nothing of them is left.
     pub(crate) fn begin(plan: CommandsPlan) -> io::Result<(Self, tokio::task::JoinHandle<()>)> {
         let (sender, receiver) = mpsc::channel(WISHES_MAX);
-        let supervisor =
-            Supervisor { plan, family: Family::adopt()?, guardian: None, pending: HashMap::new() };
+        let supervisor = Supervisor {
+            plan,
+            family: Family::adopt()?,
+            guardian: None,
+            pending: HashMap::new(),
+            is_timer_missed: false,
+        };
         let alarm = Alarm::new()?;
         let children = signal(SignalKind::child())?;
         let task = tokio::spawn(supervisor.work(receiver, alarm, children));
@@ -218,6 +225,15 @@ impl Supervisor {
                 (id, Finished::NotStarted { exit_code, message })
             }
             Report::Over { id, over, ended } => (id, Finished::Over { over, ended }),
+            Report::NoKillTimer { message } => {
+                if !core::mem::replace(&mut self.is_timer_missed, true) {
+                    tracing::warn!(
+                        error = message,
+                        "no kill timer for polls: while their guardian process is stopped, nothing ends them in time"
+                    );
+                }
+                return;
+            }
             Report::Stubborn { pid, message } => {
                 tracing::warn!(pid, error = message, "cannot kill a process that a poll left behind");
                 return;

@@ -82,6 +82,10 @@ pub(crate) async fn guard_polls(command: Vec<OsString>) -> Result<(), GuardianEr
     // Or it would be called `exe`, after the link it was started by.
     let _ = rustix::thread::set_name(c"tenure-guardian");
     let mut family = Family::adopt()?;
+    let (kill_timer, outbox) = match KillTimer::new() {
+        Ok(timer) => (Some(timer), VecDeque::new()),
+        Err(error) => (None, VecDeque::from([no_kill_timer(&error)])),
+    };
     let mut guardian = Guardian {
         channel,
         template: Template::new(command),
@@ -90,8 +94,8 @@ pub(crate) async fn guard_polls(command: Vec<OsString>) -> Result<(), GuardianEr
             sweep: Duration::from_millis(sweep_ms),
         },
         runs: HashMap::new(),
-        kill_timer: KillTimer::new().ok(),
-        outbox: VecDeque::new(),
+        kill_timer,
+        outbox,
         parting: VecDeque::new(),
         has_strays: false,
         suspects: Vec::new(),
@@ -156,8 +160,11 @@ impl Guardian {
     fn arm_kill_timer(&mut self, beginning: Option<BootInstant>) {
         let all = self.runs.values().filter_map(|run| run.watch.last_moment());
         let first = all.chain(beginning).min();
-        if let Some(timer) = &mut self.kill_timer {
-            let _ = timer.arm(first);
+        let armed = self.kill_timer.as_mut().map_or(Ok(()), |timer| timer.arm(first));
+        if let Err(error) = armed {
+            // It may be armed for a deadline that is no more.
+            self.kill_timer = None;
+            self.outbox.push_back(no_kill_timer(&error));
         }
     }
 
@@ -340,6 +347,10 @@ impl Guardian {
             }
         }
     }
+}
+
+fn no_kill_timer(error: &io::Error) -> Report {
+    Report::NoKillTimer { message: error.to_string() }
 }
 
 /// The poll that a process came from, if it shows a trace of one.

@@ -75,6 +75,11 @@ pub(crate) enum Report {
         /// Why it was ended; null if it ended by itself.
         ended: Option<Ended>,
     },
+    /// The kernel gives no timer that ends polls while the guardian is stopped.
+    NoKillTimer {
+        /// What the kernel said.
+        message: String,
+    },
     /// This process refuses to be killed.
     Stubborn {
         /// The process.

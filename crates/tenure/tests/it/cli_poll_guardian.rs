@@ -1,5 +1,6 @@
 //! Commands of `tenure poll run` never outlive their time, whoever of those who watch over them is stopped or killed.
 
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -120,6 +121,35 @@ fn what_one_poll_leaves_behind_is_no_reason_to_end_another() {
     assert!(is_running(main) && is_running(child), "{}", poller.running.errors());
     poller.running.signal(Signal::KILL);
     wait_until("the end of both", LONG, || !is_running(main) && !is_running(child));
+}
+
+/// Where the kernel gave no timer, a stopped guardian ended no poll in time, and no line told of it.
+#[test]
+fn a_guardian_without_a_kill_timer_is_one_warning() {
+    let desk = PollDesk::open(&["s1", "s2"]);
+    let words = ["poll", "run", "--json", "--targets", "DIR/targets", "--ttl", "2s", "--every", "300ms"];
+    let plain = desk.desk.command(&[&words[..], &["--timeout", "20s", "--", "true"]].concat());
+    // Each timer takes one of the signals that may be pending.
+    let mut limited = Command::new("prlimit");
+    limited.arg("--sigpending=0:0").arg(plain.get_program()).args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    plain.get_current_dir().map(|directory| limited.current_dir(directory));
+    let mut poller = desk.begin(&mut limited);
+    poller.wait_for_words("no kill timer for polls");
+    signal(poller.running.guardian(), Signal::KILL);
+    poller.wait_for_words("replacing the guardian process");
+    for _ in 0..3 {
+        let record = poller.wait_for_record("a poll", |record| record["target"] == "s1");
+        assert!(record["outcome"] == "ok" || record["outcome"] == "failed", "{record}");
+    }
+    assert_eq!(poller.stop(), 0);
+    let said = poller.running.errors();
+    assert_eq!(said.matches("no kill timer").count(), 1, "{said}");
 }
 
 #[test]

@@ -108,6 +108,15 @@ impl Lan {
         self.switch.configure(&format!("link set {} nomaster", host.port));
     }
 
+    /// As [`Lan::heal`], and the host's carrier goes and comes, for so short a time that no address does.
+    #[track_caller]
+    pub(crate) fn bounce_into(&self, host: &Host) {
+        let port = &host.port;
+        self.switch
+            .configure(&format!("link set {port} down\nlink set {port} master {BRIDGE}\nlink set {port} up"));
+        host.wait_for_carrier();
+    }
+
     /// A second interface of a host on the same switch, with the host's address + 100.
     #[track_caller]
     pub(crate) fn plug_in_again(&self, host: &Host) {
@@ -160,6 +169,30 @@ impl Host {
     #[track_caller]
     pub(crate) fn link_down(&self) {
         self.namespace.configure(&format!("link set {INTERFACE} down"));
+    }
+
+    /// Gives the interface an address that lasts, and has the kernel make a temporary one beside it (RFC 8981).
+    #[track_caller]
+    pub(crate) fn add_lasting_and_temporary(&self, lasting: Ipv6Addr) {
+        let file = format!("/proc/sys/net/ipv6/conf/{INTERFACE}/use_tempaddr");
+        run(self.command("sh").args(["-c", "echo 2 >\"$1\"", "sh", &file]));
+        self.namespace.configure(&format!("addr add {lasting}/64 dev {INTERFACE} mngtmpaddr nodad"));
+        let temporary = || self.namespace.ask(&["-6", "addr", "show", "dev", INTERFACE, "temporary"]);
+        wait_until("a temporary address", CARRIER_LIMIT, || {
+            temporary().contains("inet6") && !temporary().contains("tentative")
+        });
+    }
+
+    #[track_caller]
+    pub(crate) fn remove_temporary(&self) {
+        self.namespace.configure(&format!("addr flush dev {INTERFACE} temporary"));
+    }
+
+    /// Has an interface take a hundred packets and then, for minutes, no more.
+    #[track_caller]
+    pub(crate) fn clog(&self, interface: &str) {
+        let shaper = format!("qdisc add dev {interface} root tbf rate 1kbit burst 1600 limit 10000000");
+        run(self.command("tc").args(shaper.split(' ')));
     }
 
     /// Leaves it with IPv6 alone.

@@ -1,6 +1,7 @@
 //! python-zeroconf as a peer on a host: browses and registers; and a listener that hears every record.
 //! Each is a script beside this file that speaks JSON, one object a line.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -229,6 +230,17 @@ impl Sniffer {
     /// `My printer._ipp._tcp.local.`
     pub(crate) fn goodbyes(&self) -> Vec<String> {
         self.records().into_iter().filter(Record::is_goodbye).filter_map(|record| record.target).collect()
+    }
+
+    /// When each instance was first withdrawn.
+    pub(crate) fn first_goodbyes_ns(&self) -> BTreeMap<String, u64> {
+        let mut first = BTreeMap::new();
+        for record in self.records().into_iter().filter(Record::is_goodbye) {
+            if let Some(target) = record.target {
+                first.entry(target).or_insert(record.at_ns);
+            }
+        }
+        first
     }
 
     /// As [`Zeroconf::wait_for`], of records.

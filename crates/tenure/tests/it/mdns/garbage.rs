@@ -6,9 +6,10 @@ use serde_json::json;
 
 use super::peers::feed::{LIMIT, Process};
 use super::peers::{Change, Service};
-use super::stage::{HTTP, SmallStage, post};
+use super::stage::{HTTP, SmallStage, inspect, post, wait_advertised};
 use super::streams::Stream;
 use crate::faults::random::Random;
+use crate::run_support::wait_until;
 
 const SEED: u64 = 5_353;
 const PACKETS: usize = 3_000;
@@ -62,6 +63,19 @@ fn announcement() -> Vec<u8> {
     bytes.extend(record(&instance, 33, None, &location));
     bytes.extend(record(&instance, 16, None, b"\x04path"));
     bytes.extend(record(&host, 1, None, &[10, 0, 0, 1]));
+    bytes
+}
+
+/// Claims of a name and of those that would follow it.
+fn claims(label: &str) -> Vec<u8> {
+    const NAMES: u16 = 20;
+    let mut location = vec![0, 0, 0, 0, 0, 80];
+    location.extend(name(&["claimant", "local"]));
+    let mut bytes = header(true, [0, NAMES, 0, 0]);
+    for number in 1..=NAMES {
+        let label = if number == 1 { label.to_owned() } else { format!("{label} ({number})") };
+        bytes.extend(record(&name(&[&label, "_http", "_tcp", "local"]), 33, None, &location));
+    }
     bytes
 }
 
@@ -126,6 +140,39 @@ fn packet(random: &mut Random) -> Vec<u8> {
     }
 }
 
+/// Returns when all have been sent, from the peer's host.
+fn send(stage: &SmallStage, packets: impl Iterator<Item = Vec<u8>>) {
+    let mut command: Command = stage.theirs().command("python3");
+    command.args(["-c", SENDER, &stage.theirs().address().to_string(), &stage.ours().address().to_string()]);
+    let mut sender = Process::start_plain(command);
+    for packet in packets {
+        let line: String = packet.iter().map(|byte| format!("{byte:02x}")).collect();
+        sender.tell(&line);
+    }
+    sender.hang_up();
+    assert_eq!(sender.said().all(), ["sent"]);
+}
+
+#[test]
+fn a_host_that_claims_our_names_two_hundred_times_writes_few_lines_of_log() {
+    let stage = SmallStage::begin_with(&[]);
+    let ours = post(&stage.daemon, &json!({"name": "wanted", "type": HTTP, "port": 1, "lease": 0}));
+    wait_advertised(&stage.daemon, &ours);
+    let before = stage.daemon.said().lines().count();
+    send(&stage, (0..200).map(|_| claims("wanted")));
+    wait_until("another name", 2 * LIMIT, || {
+        let shown = inspect(&stage.daemon, &ours);
+        shown["advertised"] == true && shown["advertised_name"] != "wanted"
+    });
+    // It still hears and answers.
+    post(&stage.daemon, &json!({"name": "later", "type": HTTP, "port": 2}));
+    stage.zeroconf.wait_for(|seen| seen.is(Change::Added, "later"), LIMIT);
+    let said = stage.daemon.said();
+    let lines: Vec<&str> = said.lines().skip(before).collect();
+    assert!(lines.iter().any(|line| line.contains("name conflict")), "{said}");
+    assert!(lines.len() <= 20, "{} lines: {said}", lines.len());
+}
+
 #[test]
 fn the_daemon_outlives_garbage_and_still_answers() {
     let mut stage = SmallStage::begin_with(&[]);
@@ -134,16 +181,8 @@ fn the_daemon_outlives_garbage_and_still_answers() {
     post(&stage.daemon, &json!({"name": "steady", "type": HTTP, "port": 1}));
     stage.zeroconf.wait_for(|seen| seen.is(Change::Added, "steady"), LIMIT);
 
-    let mut command: Command = stage.theirs().command("python3");
-    command.args(["-c", SENDER, &stage.theirs().address().to_string(), &stage.ours().address().to_string()]);
-    let mut sender = Process::start_plain(command);
     let mut random = Random::new(SEED);
-    for _ in 0..PACKETS {
-        let line: String = packet(&mut random).iter().map(|byte| format!("{byte:02x}")).collect();
-        sender.tell(&line);
-    }
-    sender.hang_up();
-    assert_eq!(sender.said().all(), ["sent"]);
+    send(&stage, (0..PACKETS).map(|_| packet(&mut random)));
 
     // It hears what is proper, tells it, answers, and can be asked for more.
     stage.zeroconf.register(&Service { name: "proper", service_type: HTTP, port: 9, txt: &[] });

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::peers::feed::{LIMIT, monotonic_ns};
 use super::peers::netns::INTERFACE;
-use super::peers::zeroconf::Zeroconf;
+use super::peers::zeroconf::{Record, Zeroconf};
 use super::peers::{Change, Service};
-use super::stage::{HTTP, SmallStage, announces, is_on_lan, post, wait_advertised};
+use super::stage::{HTTP, SmallStage, announces, full, inspect, is_on_lan, post, wait_advertised};
 use super::streams::Stream;
 use crate::run_support::wait_until;
 
@@ -81,6 +81,27 @@ fn a_daemon_that_was_cut_off_finds_what_was_published_meanwhile() {
     assert_eq!(answered.status, 200, "{answered:?}");
     assert_eq!(answered.json()["resolved"]["port"], 9);
     assert_eq!(browse.wait_found("meanwhile")["port"], 9);
+}
+
+/// A cable that is put from one switch into another: the interface keeps its addresses, and is away for less time than
+/// passes between two looks at it.
+#[test]
+fn a_name_is_probed_for_again_after_the_carrier_went_and_came_and_the_addresses_stayed() {
+    let mut stage = SmallStage::begin_with(&[]);
+    stage.lan.cut(stage.ours());
+    let ours = post(&stage.daemon, &json!({"name": "web", "type": HTTP, "port": 1, "lease": 0}));
+    wait_advertised(&stage.daemon, &ours);
+    stage.zeroconf.register(&Service { name: "web", service_type: HTTP, port: 9, txt: &[] });
+    let mark = stage.sniffer.records().len();
+    stage.lan.bounce_into(stage.ours());
+    wait_until("another name", LIMIT, || inspect(&stage.daemon, &ours)["advertised_name"] == "web (2)");
+    stage.zeroconf.wait_for(|seen| seen.is(Change::Added, "web (2)"), LIMIT);
+    let records = stage.sniffer.records();
+    let from_us = |record: &&Record| record.is_response && record.source == stage.ours().address();
+    let is_taken = |record: &&Record| record.name == full("web") && record.ttl > 0;
+    let taken: Vec<&Record> = records[mark..].iter().filter(from_us).filter(is_taken).collect();
+    assert!(taken.is_empty(), "the name is the other host's: {taken:?}");
+    assert_eq!(stage.zeroconf.resolve("web", HTTP, LIMIT).unwrap().port, Some(9));
 }
 
 fn is_withdrawn_when_the_interface_is_back(flags: &[&str]) {
