@@ -6,6 +6,9 @@ use anyhow::Result;
 
 use crate::{needs, shell};
 
+/// The schedule of faults in a cluster.
+const FAULTS: &str = "package(tenure) & test(=cluster::schedule::faults_of_all_kinds_leave_no_anomaly)";
+
 /// Install what the tests need, if missing, and run every test.
 ///
 /// Without arguments: all tests of all packages, then the examples in the documentation.
@@ -51,6 +54,14 @@ pub(crate) fn run_with_cases(cases: u32) -> Result<()> {
         shell::run(tests.env("PROPTEST_CASES", cases.to_string()).env("TENURE_SOAK", "1"))?;
     }
     Ok(())
+}
+
+/// Runs the schedule of faults in a cluster alone, for so long, and shows its figures.
+pub(crate) fn run_faults(seconds: u64) -> Result<()> {
+    needs::provide(needs::FOR_TESTS)?;
+    let mut tests = shipped();
+    tests.args(["--profile", "soak", "--success-output", "immediate", "-E", FAULTS]);
+    shell::run(tests.env("TENURE_CLUSTER_SECONDS", seconds.to_string()))
 }
 
 /// Every test but those of planted bugs, of the code as it is shipped: the simulator, which needs those bugs, would have

@@ -75,6 +75,8 @@ pub struct Growth {
     compacts: bool,
     /// What every listed node reads.
     layout: Layout,
+    /// The format of this program, and the newest snapshot that it found here.
+    program: Option<(u32, Lsn)>,
 }
 
 /// A snapshot on this machine and the last frame that it covers.
@@ -186,7 +188,14 @@ impl Growth {
             compacted: 0,
             compacts,
             layout: Layout::of(FIRST),
+            program: None,
         })
+    }
+
+    /// Lets `floor` name the format of this program where it took the snapshot: one above `found`, the newest that was here
+    /// when it began. An older program may have left that one, so its checksum is not for comparing.
+    pub fn snapshots_are_of(&mut self, format: u32, found: Lsn) {
+        self.program = Some((format, found));
     }
 
     /// Lets snapshots be put in the layout of this format, which every listed node reads; until it is told, in the first.
@@ -282,6 +291,10 @@ impl Growth {
             frame: candidate.number + 1,
             end: Head { tick: end.tick.max(candidate.header.at.tick), ..end },
             snapshot_lsn: candidate.header.lsn.0,
+            format: match self.program {
+                Some((format, found)) if candidate.header.lsn > found => format,
+                _ => 0,
+            },
             ..Floor::default()
         };
         let fits = candidate.header.payload_bytes <= bytes_max;

@@ -177,6 +177,9 @@ pub struct Floor {
     /// How long they are together.
     #[serde(default, skip_serializing_if = "is_none")]
     pub packed_bytes: u64,
+    /// The newest format that the program reads that took the snapshot; 0: not known, and the checksum is compared with none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub format: u32,
 }
 
 /// A node, as it tells of itself.

@@ -248,6 +248,45 @@ fn a_snapshot_is_put_in_the_former_layout_while_a_listed_node_reads_no_other() {
     assert_eq!(grown.store.floor().pieces, 0);
 }
 
+// What the former layout took at most was all that was ever trimmed.
+#[test]
+fn a_state_that_packs_to_more_than_128_mib_is_trimmed_and_another_node_begins_with_it() {
+    const FORMER_BYTES_MAX: usize = 128 << 20;
+    // An eighth of it takes the snapshot, a thirty-second of it in frames makes one due.
+    const QUOTA: u64 = 1_100 * MIB;
+    let mut grown = Grown::new();
+    grown.write(48, 900_000);
+    let state = noise(FORMER_BYTES_MAX + 1_000_000);
+    let lsn = grown.snapshot(&state);
+    assert!(matches!(grown.tend_on(QUOTA), Tended::Trimmed { .. }));
+    let floor = grown.store.floor();
+    assert!(floor.snapshot_lsn == lsn.0 && floor.packed_bytes > FORMER_BYTES_MAX as u64, "{floor:?}");
+    assert_eq!(grown.store.keys_in(&keys().frame(0), &keys().frame(u64::MAX)), 0);
+    let other = Node::at(Arc::clone(&grown.store) as Arc<dyn Store>, "b");
+    let mut found = Vec::new();
+    other.boot().mirror.snapshots().open(lsn).unwrap().read_to_end(&mut found).unwrap();
+    assert!(found == state);
+}
+
+#[test]
+fn the_floor_names_the_format_of_the_program_that_took_the_snapshot_and_none_for_one_that_was_there() {
+    let mut grown = Grown::new();
+    let mut trimmed = |found: Option<u64>| {
+        grown.write(100, 1_000);
+        let lsn = grown.snapshot(b"state");
+        if let Some(above) = found {
+            grown.growth.snapshots_are_of(7, Lsn(lsn.0 - above));
+        }
+        assert!(matches!(grown.tend_on(MIB), Tended::Trimmed { .. }));
+        let floor = grown.store.floor();
+        assert_eq!(floor.snapshot_lsn, lsn.0);
+        floor.format
+    };
+    assert_eq!(trimmed(None), 0, "it was not told");
+    assert_eq!(trimmed(Some(1)), 7);
+    assert_eq!(trimmed(Some(0)), 0, "an older program may have taken it");
+}
+
 #[test]
 fn a_snapshot_that_does_not_fit_is_packed_once() {
     let mut grown = Grown::new();

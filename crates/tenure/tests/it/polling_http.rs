@@ -2,10 +2,10 @@
 //! hand-overs, silence.
 
 mod counting;
-mod freeing;
+pub(crate) mod freeing;
 mod many;
 mod permitting;
-mod reporting;
+pub(crate) mod reporting;
 mod restarting;
 mod showing;
 pub(crate) mod steering;

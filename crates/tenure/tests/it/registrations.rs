@@ -2,11 +2,11 @@
 //!
 //! The daemon runs without mDNS: what it advertises is then what its own `browse` sees.
 
-mod beating;
-mod coming_back;
+pub(crate) mod beating;
+pub(crate) mod coming_back;
 mod counting;
 mod discovering;
-mod ending;
+pub(crate) mod ending;
 mod mixing;
 pub(crate) mod native;
 pub(crate) mod operating;
@@ -15,6 +15,6 @@ mod same_name;
 mod scopes;
 mod speaking;
 mod stopping;
-mod terms;
+pub(crate) mod terms;
 mod validating;
 pub(crate) mod ways;

@@ -3,7 +3,7 @@
 mod configured;
 mod counting;
 mod crowding;
-mod ending;
+pub(crate) mod ending;
 mod expiring;
 mod heartbeating;
 mod hook;
@@ -12,7 +12,7 @@ mod mistakes;
 mod native;
 mod principals;
 mod problems;
-mod queueing;
+pub(crate) mod queueing;
 mod refusing;
 mod replaying;
 mod restarting;

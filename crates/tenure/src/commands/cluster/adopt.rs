@@ -29,7 +29,8 @@ use crate::printer::Printer;
 /// Required after every restore: nodes do not serve until then. Stop all nodes first. Name the data directories of as
 /// many nodes as possible: records that a node has and etcd has lost are recovered from them. The command revokes every
 /// live lease (reason `restored`), and the cluster grants nothing until the longest known TTL has passed: 24 h if the data
-/// of a node is missing, or --longest-ttl. `tenure why` still shows the history of old lease IDs.
+/// of a node is missing, or --longest-ttl. `tenure why` still explains the end of these leases under their old IDs, and
+/// names the directory with the history of leases that had ended before.
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct Adopt {

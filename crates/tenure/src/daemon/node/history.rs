@@ -1,6 +1,7 @@
 //! The past of a node that began with a snapshot: brought from the copies of other nodes, one segment after the other, the
 //! newest first, as far back as this node keeps history. Nobody waits for it; what cannot be had now is tried again later.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -92,6 +93,11 @@ pub(super) fn start(
         .spawn(run)
         .expect("invariant: a thread can be started");
     Bringing { stopping, thread: Some(thread) }
+}
+
+/// Where the local log is that this node put aside last, because the log was adopted or its copy was of no use any more.
+pub(super) fn log_put_aside(data_dir: &Path) -> Option<PathBuf> {
+    Some(data_dir.join("log.aside")).filter(|directory| directory.is_dir())
 }
 
 impl Drop for Bringing {

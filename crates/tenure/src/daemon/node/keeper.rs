@@ -369,6 +369,7 @@ impl Keeper {
             return;
         }
         growth.write_up_to(self.shared.format());
+        growth.snapshots_are_of(FORMAT, self.agreement.begun_at());
         match growth.tend(&*self.shared.store, &mirror, quota, self.shared.store_revision()) {
             Ok(Tended::SnapshotDue) => term.handle.take_snapshot(),
             Ok(Tended::Trimmed { floor }) => {

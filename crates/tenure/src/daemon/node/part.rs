@@ -28,9 +28,9 @@ use tokio_util::sync::CancellationToken;
 use super::super::hook::Hook;
 use super::super::{DaemonError, Plan, ends, prepare_streams};
 use super::guardian::Guardian;
-use super::homes;
 use super::shared::{NodeShared, Term};
 use super::{Booted, CLOCK, NodeError, random_hex};
+use super::{history, homes};
 
 /// What a node's parts are made of.
 pub(super) struct Parts {
@@ -104,7 +104,7 @@ impl Parts {
             host: plan.host.clone(),
             disk,
             data_dir: plan.data_dir.clone(),
-            archive: plan.log.archive.clone(),
+            archive: plan.log.archive.clone().or_else(|| history::log_put_aside(&plan.data_dir)),
             mirror: Some(mirror),
             find_log,
             identity_since: Lsn(booted.meta.identity_since),

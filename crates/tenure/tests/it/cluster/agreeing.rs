@@ -1,10 +1,15 @@
 //! Nodes compare their states where the log is trimmed: they come to the same one; one that differs is named, nothing is
 //! trimmed while it is there, and it does not lead.
 
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_cluster::values::{Floor, Node, encode};
+use tenure_log::snapshot::{decode, place};
+use tenure_log::{RealDisk, SharedDisk};
 
 use super::growth::{MIB, each_for, keys, told, with_quota, write_all};
 use super::harness::{Cluster, LIMIT};
@@ -112,4 +117,63 @@ fn a_node_that_differs_does_not_lead() {
     operator.put(&keys().floor(), &encode(&floor)).unwrap();
     cluster.start_node(writer);
     cluster.wait_for_writer();
+}
+
+/// Puts another word of the same length into the newest snapshot of a node that does not run, and removes the others.
+fn change_snapshot(data_dir: &Path, before: &str, after: &str) {
+    let directory = data_dir.join("snapshots");
+    let mut files: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let file = fs::read(files.last().unwrap()).unwrap();
+    let (header, state) = decode(&file).unwrap();
+    let at = state.windows(before.len()).position(|window| window == before.as_bytes()).unwrap();
+    let mut state = state.to_vec();
+    state[at..at + after.len()].copy_from_slice(after.as_bytes());
+    files.iter().for_each(|file| fs::remove_file(file).unwrap());
+    let disk: SharedDisk = Arc::new(RealDisk);
+    place(&disk, data_dir, header.log_id, header.lsn, header.at, &state).unwrap();
+}
+
+#[test]
+fn a_follower_whose_state_is_another_is_named_and_nothing_more_is_trimmed_until_it_begins_again() {
+    let mut cluster = with_quota(QUOTA_BYTES);
+    let operator = Operator::of(&cluster.members[0]);
+    let body = json!({"resources": ["r"], "holder": "alice", "ttl_ms": 600_000});
+    let lease = cluster.nodes[0].post("/v1/leases", &body);
+    trimmed(&cluster, &operator, "first");
+    let leader = cluster.wait_for_writer();
+    let follower = 1 - leader;
+    let name = cluster.nodes[follower].name;
+    cluster.stop_node(follower);
+    let data_dir = cluster.nodes[follower].daemon.data_dir();
+    change_snapshot(&data_dir, "alice", "mally");
+    cluster.start_node(follower);
+    cluster.wait_until_whole();
+    assert_eq!(cluster.writer(), Some(leader));
+    let path = format!("/v1/leases/{}?consistency=stale", lease["lease_id"].as_str().unwrap());
+    let holders = [leader, follower].map(|node| cluster.nodes[node].get(&path)["holder"].clone());
+    assert_eq!(holders, ["alice", "mally"]);
+    let before = operator.floor(&keys());
+    write_all(&cluster, "second", each_for(QUOTA_BYTES / 16), || {});
+    for node in [leader, follower] {
+        wait_until(&format!("the name of the one that differs\n{}", told(&cluster)), LIMIT, || {
+            warnings(&cluster, node).contains(&format!("differs on {name}:"))
+        });
+        assert!(cluster.nodes[node].daemon.said().contains("states of nodes differ"));
+    }
+    let floor = operator.floor(&keys());
+    assert!(floor.frame > before.frame, "it is found where the log is trimmed");
+    write_all(&cluster, "third", each_for(QUOTA_BYTES / 16), || {});
+    let stands = holds_for(Duration::from_secs(2), || operator.floor(&keys()) == floor);
+    assert!(stands, "trimmed although a node differs: {floor:?}\n{}", told(&cluster));
+    // What the guide says.
+    cluster.stop_node(follower);
+    fs::rename(&data_dir, data_dir.with_extension("kept")).unwrap();
+    cluster.start_node(follower);
+    cluster.wait_until_whole();
+    assert_eq!(cluster.nodes[follower].get(&path)["holder"], "alice");
+    wait_until(&format!("a trim\n{}", told(&cluster)), LIMIT, || operator.floor(&keys()).frame > floor.frame);
+    wait_until("no more warnings", LIMIT, || {
+        [leader, follower].iter().all(|node| !warnings(&cluster, *node).contains("differs"))
+    });
 }

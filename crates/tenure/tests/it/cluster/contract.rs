@@ -88,6 +88,36 @@ const REGISTRATIONS: &[File] = scripts! {
         why_tells_the_story_of_a_registration_by_its_id,
         why_goes_on_over_a_take_over,
     ],
+    registrations::beating: [
+        a_heartbeat_over_http_renews_the_lease,
+        a_heartbeat_moves_last_seen,
+        a_heartbeat_over_lines_is_the_id_alone,
+        a_registration_of_a_connection_beats_on_that_connection_only,
+        an_operators_drain_is_told_to_those_who_beat,
+    ],
+    registrations::ending: [
+        unregistering_over_http_ends_it_with_reason_explicit,
+        unregistering_over_lines_ends_it_with_reason_explicit,
+        a_standard_input_that_ends_drains_and_ends_what_it_registered,
+        the_end_of_a_session_drains_all_it_registered_and_nothing_else,
+        without_grace_a_dropped_connection_ends_what_it_had_at_once,
+    ],
+    registrations::coming_back: [
+        a_registrant_that_comes_back_gets_its_id_back,
+        nothing_is_withdrawn_when_a_registrant_comes_back,
+        an_end_with_an_epoch_is_of_that_epoch_alone,
+        a_registration_may_move_from_one_transport_to_another,
+        the_oldest_of_several_is_come_back_to_first,
+        only_one_of_many_comes_back_to_the_same_registration,
+        a_lease_of_a_registration_is_resumed_like_any_other,
+        a_repeated_key_finds_what_was_taken_over,
+    ],
+    registrations::terms: [
+        over_http_a_heartbeat_within_90_seconds_keeps_it,
+        over_standard_input_the_connection_keeps_it_with_less_grace,
+        a_lease_of_0_is_permanent_from_every_transport,
+        graces_and_the_lease_over_http_are_configured,
+    ],
 };
 
 /// Sessions of `/api/v3`.
@@ -109,6 +139,24 @@ const SLOT_SESSIONS: &[File] = scripts! {
         a_session_that_runs_is_not_harmed_by_another_activate,
         sessions_are_started_over_the_socket_too,
     ],
+    streams::ending: [
+        a_delete_stops_the_session_and_its_slot_is_free_at_once,
+        an_intent_to_stop_is_accepted_with_the_session,
+        a_client_that_gives_up_says_why,
+        a_session_that_is_starting_is_stopped_and_failed_like_any_other,
+        what_ended_stays_readable_with_all_it_was,
+    ],
+    streams::queueing: [
+        who_waits_is_accepted_at_once_and_told_its_place,
+        who_waits_for_what_is_free_has_it_at_once,
+        a_slot_that_comes_free_goes_to_the_first_and_the_others_move_up,
+        who_waited_with_a_start_timeout_is_starting_from_then_on,
+        who_does_not_wait_never_overtakes_who_does,
+        queues_of_different_pools_do_not_meet,
+        a_heartbeat_in_the_queue_says_how_long_the_place_is_kept,
+        who_queues_can_leave_and_the_others_move_up,
+        the_queue_is_listed_in_its_order,
+    ],
 };
 
 /// Groups of pollers, as the tests are pollers by hand.
@@ -128,7 +176,98 @@ const POLLING: &[File] = scripts! {
         operators_who_speak_at_once_are_heard_one_after_the_other,
         an_operator_may_end_a_word_natively_and_it_is_gone_at_once,
     ],
+    polling_http::freeing: [
+        a_release_says_in_its_own_words_why_a_target_came_free,
+        a_target_that_is_no_more_is_not_missed,
+        closing_a_session_is_a_shutdown,
+        what_ends_together_is_free_together_and_bookkeeping_is_no_target,
+    ],
+    polling_http::reporting: [
+        groups_are_listed_with_their_numbers,
+    ],
 };
+
+/// Scripts of these files that only a daemon alone plays, and why: record 0089.
+const ALONE: &[(&str, &[&str])] = &[
+    (
+        "it restarts the daemon: other modules of `cluster` restart nodes",
+        &["a_queue_is_in_memory_only", "a_target_that_no_poller_asks_for_any_more_is_not_unowned"],
+    ),
+    (
+        "log lines and metrics are those of one process",
+        &[
+            "a_thousand_registrations_of_a_connection_that_dies_end_together",
+            "a_life_without_ends_writes_no_line",
+            "a_name_cannot_forge_a_line_of_the_log",
+            "where_programs_read_the_log_an_end_is_one_object",
+            "a_target_that_nobody_ever_held_is_unowned_while_a_poller_asks_for_it",
+            "targets_whose_polls_fail_are_shown_and_counted",
+        ],
+    ),
+    (
+        "credentials and malformed input: no node treats them otherwise than a daemon alone",
+        &[
+            "with_credentials_only_the_same_principal_comes_back_to_it",
+            "a_huge_lease_is_refused_and_harms_nothing",
+            "giving_up_takes_a_reason_of_bounded_length",
+        ],
+    ),
+    (
+        "it is about crowds and limits: `load.rs` has crowds, under faults",
+        &[
+            "a_connection_that_does_not_read_its_browse_is_noticed_when_it_goes",
+            "ids_are_never_given_twice",
+            "beyond_the_history_window_it_is_unknown",
+            "a_full_queue_is_an_answer",
+        ],
+    ),
+    (
+        "a node renews what its connections keep, so such a registration has some seconds left where it has no end alone",
+        &["over_the_socket_the_connection_keeps_it"],
+    ),
+    (
+        "another script of the file makes the same call on the same way: each costs a cluster",
+        &[
+            "an_unknown_id_is_not_found_on_every_transport",
+            "registrants_need_the_exact_id",
+            "a_wait_of_nothing_is_no_wait",
+            "heartbeats_keep_a_registration_beyond_its_lease_and_grace",
+            "a_registration_over_http_is_kept_over_lines_by_the_same_principal",
+            "a_permanent_registration_may_beat_and_stays_permanent",
+            "a_stale_epoch_is_refused_and_renews_nothing",
+            "a_heartbeat_brings_a_silent_registration_back",
+            "a_registration_of_another_connection_of_the_same_principal_may_be_unregistered",
+            "a_dropped_connection_drains_at_once_and_ends_after_its_grace",
+            "silence_over_http_drains_then_ends_with_reason_heartbeat_expired",
+            "permanent_registrations_and_open_sessions_outlast_every_lease_and_grace",
+            "an_operator_ends_any_registration_with_reason_admin_force",
+            "from_the_first_moment_on_a_registrant_is_told_why_it_ended",
+            "what_an_operator_drained_ends_with_reason_admin_force",
+            "a_registrant_that_is_killed_during_a_browse_is_noticed",
+            "a_registrant_that_comes_back_may_spell_name_and_type_otherwise",
+            "another_name_or_type_is_another_registration",
+            "names_are_one_whatever_their_capitals",
+            "silence_over_http_is_come_back_from_by_registering_again",
+            "the_requested_name_counts_not_the_advertised_one",
+            "what_an_operator_drained_is_come_back_to_and_stays_draining",
+            "a_registrant_that_comes_back_may_have_another_address",
+            "asking_for_permanence_does_not_undo_an_operators_drain",
+            "a_lease_over_http_is_how_long_a_heartbeat_lasts",
+            "a_lease_over_lines_stays_with_the_session_and_the_answer_says_so",
+            "lease_secs_is_another_word_for_lease",
+            "an_answer_has_what_the_contract_lists",
+            "an_operator_sees_all_that_the_contract_lists",
+            "what_ended_answers_every_holder_call_with_how",
+            "the_longest_life_ends_the_most_lively_session",
+            "silence_hands_the_slot_to_who_waits",
+            "when_the_wait_is_over_it_has_failed",
+            "a_slot_that_comes_when_the_wait_is_over_is_given_or_stays_free",
+            "a_place_is_kept_by_heartbeats_and_lost_by_silence",
+            "a_dead_pollers_targets_are_nobodys_until_they_are_taken",
+            "a_target_that_an_operator_took_away_is_nobodys_once_it_is_safe",
+        ],
+    ),
+];
 
 /// Scripts that are about one daemon, and why a follower need not be like it.
 const NOT_AT_A_FOLLOWER: &[(&str, &str)] = &[
@@ -158,6 +297,18 @@ const NOT_OVER_CHANGES_OF_LEADER: &[(&str, &str)] = &[
         "a view says that nothing was heard since a change of leader",
     ),
     ("while_starting_a_heartbeat_is_acknowledged_and_moves_nothing", "the deadline of a start begins again"),
+    (
+        "a_registration_may_move_from_one_transport_to_another",
+        "what drains begins a full term with the next leader: until it drains again its name is not free",
+    ),
+    (
+        "who_waits_is_accepted_at_once_and_told_its_place",
+        "a queue of slot sessions ends with its leader: record 0077",
+    ),
+    ("a_slot_that_comes_free_goes_to_the_first_and_the_others_move_up", "the same"),
+    ("who_does_not_wait_never_overtakes_who_does", "the same"),
+    ("a_heartbeat_in_the_queue_says_how_long_the_place_is_kept", "the same"),
+    ("who_queues_can_leave_and_the_others_move_up", "the same"),
 ];
 
 /// Plays all that run there; tells of every one that failed.
@@ -232,7 +383,13 @@ fn every_script_of_these_files_is_listed() {
     let files = || [LEASES, REGISTRATIONS, SLOT_SESSIONS, POLLING].into_iter().flatten();
     for file in files() {
         let tests = file.text.matches("#[test]\n").count();
-        assert_eq!(file.scripts.len(), tests, "list every test of {} in this file", file.name);
+        let is_in = |name: &&&str| file.text.contains(&format!("#[test]\nfn {name}()"));
+        let alone = ALONE.iter().flat_map(|(_, names)| *names).filter(is_in).count();
+        assert_eq!(file.scripts.len() + alone, tests, "list every test of {} in this file", file.name);
+    }
+    for (reason, names) in ALONE {
+        let is_there = |name: &&str| files().any(|file| file.text.contains(&format!("#[test]\nfn {name}()")));
+        assert!(names.iter().all(is_there) && !reason.is_empty(), "no script of these files: {names:?}");
     }
     for (name, reason) in NOT_AT_A_FOLLOWER.iter().chain(NOT_OVER_CHANGES_OF_LEADER) {
         let is_known = files().any(|file| file.scripts.iter().any(|(script, _)| script == name));

@@ -113,6 +113,24 @@ fn a_user_of_one_machine_is_not_that_user_of_another() {
     assert_eq!(b.daemon.http_of(0).post(&revoke, &json!({"reason": "test"})).status, 200);
 }
 
+#[test]
+fn without_authentication_every_caller_is_the_same_principal_at_every_node() {
+    let mut cluster = Cluster::on_one_member_alone(&["--insecure-no-auth", "--auth-local", "admin"], &[]);
+    for place in 0..2 {
+        on_a_machine_of_its_own(&mut cluster, place);
+    }
+    cluster.wait_until_whole();
+    let [a, b] = [&cluster.nodes[0], &cluster.nodes[1]];
+    for (node, uid) in [(a, 1_000), (a, 0), (b, 1_001)] {
+        assert_eq!(node.daemon.http_of(uid).get("/v1/caller").json()["principal"], "local", "{uid}");
+    }
+    // A caller that a balancer sends to another node the next time.
+    let body = json!({"resources": ["r"], "holder": "alice", "ttl_ms": 60_000});
+    let granted = a.daemon.http_of(1_000).post("/v1/leases", &body);
+    assert_eq!(granted.status, 201, "{granted:?}");
+    assert_eq!(release(b, 1_001, &granted.json()), (200, String::new()));
+}
+
 /// What a node answers to somebody who shows a secret.
 fn shown_secret(node: &Node, secret: &str) -> u16 {
     let stream = std::net::TcpStream::connect_timeout(&node.address, SHORT).unwrap();

@@ -311,6 +311,45 @@ fn adopting_takes_what_nodes_of_this_log_remember_and_nothing_else() {
     cluster.wait_until_whole();
 }
 
+// The old log is not in the new one: an id that had ended before the adoption is told of by what each node put aside.
+#[test]
+fn what_had_ended_before_an_adoption_is_told_by_the_log_that_was_put_aside() {
+    let mut cluster = Cluster::on_one_member(&["--writer-ttl", "1s"], &[]);
+    let wish = |name: &str| json!({"resources": [name], "holder": "h", "ttl_ms": 600_000});
+    let [ended, live] = ["R", "S"].map(|name| cluster.nodes[0].post("/v1/leases", &wish(name)));
+    let id = |lease: &Value| lease["lease_id"].as_str().unwrap().to_owned();
+    cluster.nodes[0].post(&format!("/v1/leases/{}/release", id(&ended)), &json!({"epoch": 1}));
+    wait_until("both have it", LIMIT, || {
+        let seen =
+            |node: usize| cluster.nodes[node].get(&format!("/v1/why?lease={}&consistency=stale", id(&ended)));
+        [0, 1].iter().all(|node| seen(*node).to_string().contains("released"))
+    });
+    let log = cluster.nodes[0].daemon.flag("--log").unwrap().to_owned();
+    let directories = [0, 1].map(|node| cluster.nodes[node].daemon.data_dir().display().to_string());
+    [0, 1].into_iter().for_each(|node| cluster.stop_node(node));
+    let [a, b] = &directories;
+    let words = ["cluster", "adopt", "--yes", "--log", &log, "--data-dir", a, "--data-dir", b];
+    let adopted = cluster.nodes[0].daemon.tenure(&words);
+    assert_eq!(adopted.code, 0, "{}", adopted.err);
+    [0, 1].into_iter().for_each(|node| cluster.start_node(node));
+    cluster.wait_until_whole();
+    for node in &cluster.nodes[..2] {
+        let story = |lease: &Value| {
+            let answered = node.ask("GET", &format!("/v1/why?lease={}", id(lease)), &Value::Null).unwrap();
+            (answered.status, answered.json())
+        };
+        let (status, told) = story(&live);
+        assert!(status == 200 && told.to_string().contains("restored"), "{told}");
+        let (status, told) = story(&ended);
+        assert_eq!(status, 404, "{told}");
+        let archive = told["archive"].as_str().unwrap_or_else(|| panic!("{told}"));
+        let told = node.daemon.tenure(&["why", &id(&ended)]);
+        assert!(told.err.contains("tenure log why") && told.err.contains("log.aside"), "{}", told.all());
+        let told = node.daemon.tenure(&["log", "why", archive, &id(&ended)]);
+        assert!(told.code == 0 && told.out.contains("released"), "{}", told.all());
+    }
+}
+
 /// What follows watches the store; what leads has to remember what its own steps came to.
 #[test]
 fn the_memory_of_a_leader_rises_with_its_barriers() {

@@ -466,8 +466,7 @@ fn number_of(variable: &str) -> Option<u64> {
 
 #[test]
 fn faults_of_all_kinds_leave_no_anomaly() {
-    let soak = std::env::var_os("TENURE_SOAK").is_some();
-    let seconds = number_of("TENURE_CLUSTER_SECONDS").unwrap_or(if soak { 1_800 } else { SECONDS });
+    let seconds = number_of("TENURE_CLUSTER_SECONDS").unwrap_or(SECONDS);
     let seed = number_of("TENURE_CLUSTER_SEED").unwrap_or_else(|| boot_ms() % 1_000_000);
     // Told first, so that a run that does not end can be repeated.
     println!("TENURE_CLUSTER_SEED={seed} TENURE_CLUSTER_SECONDS={seconds}");

@@ -40,7 +40,7 @@ fn a_dead_pollers_targets_are_nobodys_until_they_are_taken() {
 }
 
 #[test]
-fn a_release_says_in_its_own_words_why_a_target_came_free() {
+pub(crate) fn a_release_says_in_its_own_words_why_a_target_came_free() {
     let daemon = Daemon::start();
     let kitchen = ByHand::join(&daemon, "kitchen", LONG_MS);
     for (said, told) in [
@@ -59,7 +59,7 @@ fn a_release_says_in_its_own_words_why_a_target_came_free() {
 }
 
 #[test]
-fn a_target_that_is_no_more_is_not_missed() {
+pub(crate) fn a_target_that_is_no_more_is_not_missed() {
     let daemon = Daemon::start();
     let kitchen = ByHand::join(&daemon, "kitchen", LONG_MS);
     let lease = kitchen.take(&daemon, "s1");
@@ -71,7 +71,7 @@ fn a_target_that_is_no_more_is_not_missed() {
 }
 
 #[test]
-fn closing_a_session_is_a_shutdown() {
+pub(crate) fn closing_a_session_is_a_shutdown() {
     let daemon = Daemon::start();
     let kitchen = ByHand::join(&daemon, "kitchen", LONG_MS);
     kitchen.take(&daemon, "s1");
@@ -97,7 +97,7 @@ fn a_target_that_an_operator_took_away_is_nobodys_once_it_is_safe() {
 }
 
 #[test]
-fn what_ends_together_is_free_together_and_bookkeeping_is_no_target() {
+pub(crate) fn what_ends_together_is_free_together_and_bookkeeping_is_no_target() {
     let daemon = Daemon::start();
     let kitchen = ByHand::join(&daemon, "kitchen", LONG_MS);
     let bundle = json!({

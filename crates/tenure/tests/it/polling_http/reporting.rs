@@ -83,7 +83,7 @@ fn targets_whose_polls_fail_are_shown_and_counted() {
 }
 
 #[test]
-fn groups_are_listed_with_their_numbers() {
+pub(crate) fn groups_are_listed_with_their_numbers() {
     let daemon = Daemon::start();
     assert_eq!(groups(&daemon), json!([]));
     let kitchen = ByHand::join(&daemon, "kitchen", LONG_MS);

@@ -8,7 +8,7 @@ use crate::wire::http::{Answer, Ask};
 use std::time::Duration;
 
 #[test]
-fn a_heartbeat_over_http_renews_the_lease() {
+pub(crate) fn a_heartbeat_over_http_renews_the_lease() {
     let daemon = started();
     let registered = daemon.register(service_with("app", json!({"lease": 40})));
     for body in [Value::Null, json!({}), json!({"epoch": 1})] {
@@ -36,7 +36,7 @@ fn heartbeats_keep_a_registration_beyond_its_lease_and_grace() {
 }
 
 #[test]
-fn a_heartbeat_moves_last_seen() {
+pub(crate) fn a_heartbeat_moves_last_seen() {
     let daemon = started();
     let registered = daemon.register(service("app"));
     let before = daemon.seen(&registered);
@@ -50,7 +50,7 @@ fn a_heartbeat_moves_last_seen() {
 }
 
 #[test]
-fn a_heartbeat_over_lines_is_the_id_alone() {
+pub(crate) fn a_heartbeat_over_lines_is_the_id_alone() {
     let daemon = started();
     for mut lines in [daemon.lines(), daemon.stdin()] {
         let registered = lines.register(service("app"));
@@ -129,7 +129,7 @@ fn registrants_need_the_exact_id() {
 }
 
 #[test]
-fn a_registration_of_a_connection_beats_on_that_connection_only() {
+pub(crate) fn a_registration_of_a_connection_beats_on_that_connection_only() {
     let daemon = started();
     let mut lines = daemon.lines();
     let registered = lines.register(service("app"));
@@ -165,7 +165,7 @@ fn a_heartbeat_brings_a_silent_registration_back() {
 }
 
 #[test]
-fn an_operators_drain_is_told_to_those_who_beat() {
+pub(crate) fn an_operators_drain_is_told_to_those_who_beat() {
     let daemon = started();
     let registered = daemon.register(service("app"));
     assert_eq!(daemon.heartbeat(&registered, Value::Null).good()["draining"], false);

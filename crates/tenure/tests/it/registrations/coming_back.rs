@@ -17,7 +17,7 @@ fn left_behind(daemon: &Served, service: Value) -> Value {
 }
 
 #[test]
-fn a_registrant_that_comes_back_gets_its_id_back() {
+pub(crate) fn a_registrant_that_comes_back_gets_its_id_back() {
     let daemon = started();
     let before = left_behind(&daemon, service_with("app", json!({"txt": {"old": "1", "both": "1"}})));
     let lease_id = daemon.seen(&before)["lease_id"].clone();
@@ -39,7 +39,7 @@ fn a_registrant_that_comes_back_gets_its_id_back() {
 }
 
 #[test]
-fn nothing_is_withdrawn_when_a_registrant_comes_back() {
+pub(crate) fn nothing_is_withdrawn_when_a_registrant_comes_back() {
     let daemon = started();
     let mut browse = Events::look(daemon.http(), "/v1/mdns/browse?type=_http._tcp");
     left_behind(&daemon, service("app"));
@@ -99,7 +99,7 @@ fn names_are_one_whatever_their_capitals() {
 
 /// The old process' shutdown used to end the registrant that came after it.
 #[test]
-fn an_end_with_an_epoch_is_of_that_epoch_alone() {
+pub(crate) fn an_end_with_an_epoch_is_of_that_epoch_alone() {
     let daemon = started();
     let before = left_behind(&daemon, service("app"));
     let mut lines = daemon.lines();
@@ -131,7 +131,7 @@ fn silence_over_http_is_come_back_from_by_registering_again() {
 }
 
 #[test]
-fn a_registration_may_move_from_one_transport_to_another() {
+pub(crate) fn a_registration_may_move_from_one_transport_to_another() {
     let daemon = started();
     let before = left_behind(&daemon, service("app"));
     let over_http = daemon.register(service_with("app", json!({"lease": 1})));
@@ -155,7 +155,7 @@ fn a_registration_may_move_from_one_transport_to_another() {
 }
 
 #[test]
-fn the_oldest_of_several_is_come_back_to_first() {
+pub(crate) fn the_oldest_of_several_is_come_back_to_first() {
     let daemon = started();
     let (mut one, mut two) = (daemon.lines(), daemon.lines());
     let first = one.register(service("app"));
@@ -213,7 +213,7 @@ fn what_an_operator_drained_is_come_back_to_and_stays_draining() {
 }
 
 #[test]
-fn only_one_of_many_comes_back_to_the_same_registration() {
+pub(crate) fn only_one_of_many_comes_back_to_the_same_registration() {
     let daemon = started();
     let before = left_behind(&daemon, service("app"));
     let mut all: Vec<_> = (0..6).map(|_| daemon.lines()).collect();
@@ -255,7 +255,7 @@ fn with_credentials_only_the_same_principal_comes_back_to_it() {
 }
 
 #[test]
-fn a_lease_of_a_registration_is_resumed_like_any_other() {
+pub(crate) fn a_lease_of_a_registration_is_resumed_like_any_other() {
     let daemon = started();
     let before = left_behind(&daemon, service("app"));
     let lease_id = daemon.seen(&before)["lease_id"].clone();
@@ -272,7 +272,7 @@ fn a_lease_of_a_registration_is_resumed_like_any_other() {
 }
 
 #[test]
-fn a_repeated_key_finds_what_was_taken_over() {
+pub(crate) fn a_repeated_key_finds_what_was_taken_over() {
     let daemon = started();
     let before = left_behind(&daemon, service("app"));
     let ask = || {

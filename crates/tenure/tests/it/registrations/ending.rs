@@ -38,7 +38,7 @@ fn is_told_its_end(daemon: &Served, registration: &Value, reason: &str) {
 }
 
 #[test]
-fn unregistering_over_http_ends_it_with_reason_explicit() {
+pub(crate) fn unregistering_over_http_ends_it_with_reason_explicit() {
     let daemon = started();
     let registered = daemon.register(service("app"));
     let answered = daemon.unregister(&registered);
@@ -51,7 +51,7 @@ fn unregistering_over_http_ends_it_with_reason_explicit() {
 }
 
 #[test]
-fn unregistering_over_lines_ends_it_with_reason_explicit() {
+pub(crate) fn unregistering_over_lines_ends_it_with_reason_explicit() {
     let daemon = started();
     for mut lines in [daemon.lines(), daemon.stdin()] {
         let registered = lines.register(service("app"));
@@ -93,7 +93,7 @@ fn a_dropped_connection_drains_at_once_and_ends_after_its_grace() {
 }
 
 #[test]
-fn a_standard_input_that_ends_drains_and_ends_what_it_registered() {
+pub(crate) fn a_standard_input_that_ends_drains_and_ends_what_it_registered() {
     let daemon = started_with(SHORT);
     let mut lines = daemon.stdin();
     let registered = lines.register(service("app"));
@@ -105,7 +105,7 @@ fn a_standard_input_that_ends_drains_and_ends_what_it_registered() {
 }
 
 #[test]
-fn the_end_of_a_session_drains_all_it_registered_and_nothing_else() {
+pub(crate) fn the_end_of_a_session_drains_all_it_registered_and_nothing_else() {
     let daemon = started();
     let (mut one, mut two) = (daemon.lines(), daemon.lines());
     let of_one: Vec<Value> = (0..5).map(|number| one.register(service(&format!("one {number}")))).collect();
@@ -294,7 +294,7 @@ fn a_thousand_registrations_of_a_connection_that_dies_end_together() {
 }
 
 #[test]
-fn without_grace_a_dropped_connection_ends_what_it_had_at_once() {
+pub(crate) fn without_grace_a_dropped_connection_ends_what_it_had_at_once() {
     let daemon = started_with(NO_GRACE);
     let registered = register_many(&mut daemon.lines(), 50);
     for registration in &registered {

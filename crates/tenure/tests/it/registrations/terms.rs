@@ -14,7 +14,7 @@ fn terms(daemon: &Served, registered: &Value) -> Value {
 }
 
 #[test]
-fn over_http_a_heartbeat_within_90_seconds_keeps_it() {
+pub(crate) fn over_http_a_heartbeat_within_90_seconds_keeps_it() {
     let daemon = started();
     let registered = daemon.register(service("app"));
     assert_eq!(terms(&daemon, &registered), json!(["heartbeat", 90, 90, 30]));
@@ -44,7 +44,7 @@ fn over_the_socket_the_connection_keeps_it() {
 }
 
 #[test]
-fn over_standard_input_the_connection_keeps_it_with_less_grace() {
+pub(crate) fn over_standard_input_the_connection_keeps_it_with_less_grace() {
     let daemon = started();
     let mut lines = daemon.stdin();
     let registered = lines.register(service("app"));
@@ -58,7 +58,7 @@ fn over_standard_input_the_connection_keeps_it_with_less_grace() {
 }
 
 #[test]
-fn a_lease_of_0_is_permanent_from_every_transport() {
+pub(crate) fn a_lease_of_0_is_permanent_from_every_transport() {
     let daemon = started();
     let permanent = |name: &str| service_with(name, json!({"lease": 0}));
     let mut over_socket = daemon.lines();
@@ -154,7 +154,7 @@ fn a_huge_lease_is_refused_and_harms_nothing() {
 }
 
 #[test]
-fn graces_and_the_lease_over_http_are_configured() {
+pub(crate) fn graces_and_the_lease_over_http_are_configured() {
     let daemon = started_with(&[
         "--mdns-socket-grace",
         "4s",

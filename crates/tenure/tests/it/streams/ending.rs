@@ -10,7 +10,7 @@ use crate::run_support::wait_until;
 use crate::wire::http::Answer;
 
 #[test]
-fn a_delete_stops_the_session_and_its_slot_is_free_at_once() {
+pub(crate) fn a_delete_stops_the_session_and_its_slot_is_free_at_once() {
     let daemon = started_with(&[("POOLS", "tuner=1")]);
     let mut http = daemon.http();
     for _ in 0..3 {
@@ -23,7 +23,7 @@ fn a_delete_stops_the_session_and_its_slot_is_free_at_once() {
 }
 
 #[test]
-fn an_intent_to_stop_is_accepted_with_the_session() {
+pub(crate) fn an_intent_to_stop_is_accepted_with_the_session() {
     let daemon = started();
     let mut http = daemon.http();
     let session = http.start(json!({"correlation_id": "c"}));
@@ -37,7 +37,7 @@ fn an_intent_to_stop_is_accepted_with_the_session() {
 }
 
 #[test]
-fn a_client_that_gives_up_says_why() {
+pub(crate) fn a_client_that_gives_up_says_why() {
     let daemon = started();
     let mut http = daemon.http();
     let text = "tuner lock lost: \"<b>ünsync</b>\"\nagain";
@@ -67,7 +67,7 @@ fn giving_up_takes_a_reason_of_bounded_length() {
 }
 
 #[test]
-fn a_session_that_is_starting_is_stopped_and_failed_like_any_other() {
+pub(crate) fn a_session_that_is_starting_is_stopped_and_failed_like_any_other() {
     let daemon = started();
     let mut http = daemon.http();
     let asked = json!({"start_timeout": 60});
@@ -114,7 +114,7 @@ fn what_ended_answers_every_holder_call_with_how() {
 }
 
 #[test]
-fn what_ended_stays_readable_with_all_it_was() {
+pub(crate) fn what_ended_stays_readable_with_all_it_was() {
     let daemon = started();
     let mut http = daemon.http();
     let asked = json!({"service_ref": "ref", "metadata": {"a": [1]}, "correlation_id": "c", "client": "den"});

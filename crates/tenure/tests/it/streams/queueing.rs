@@ -26,7 +26,7 @@ fn positions(daemon: &Served, sessions: &[&Value]) -> Vec<Value> {
 }
 
 #[test]
-fn who_waits_is_accepted_at_once_and_told_its_place() {
+pub(crate) fn who_waits_is_accepted_at_once_and_told_its_place() {
     let (daemon, holding) = full();
     let mut http = daemon.http();
     for place in 1..=3 {
@@ -41,14 +41,14 @@ fn who_waits_is_accepted_at_once_and_told_its_place() {
 }
 
 #[test]
-fn who_waits_for_what_is_free_has_it_at_once() {
+pub(crate) fn who_waits_for_what_is_free_has_it_at_once() {
     let daemon = started_with(&[ONE]);
     let session = daemon.http().start(json!({"wait": 60}));
     assert_eq!((session["state"].as_str(), resources(&session)), (Some("running"), vec!["tuner/1"]));
 }
 
 #[test]
-fn a_slot_that_comes_free_goes_to_the_first_and_the_others_move_up() {
+pub(crate) fn a_slot_that_comes_free_goes_to_the_first_and_the_others_move_up() {
     let (daemon, holding) = full();
     let mut http = daemon.http();
     let queued: Vec<Value> = (0..3).map(|_| http.start(json!({"wait": 60}))).collect();
@@ -81,7 +81,7 @@ fn silence_hands_the_slot_to_who_waits() {
 }
 
 #[test]
-fn who_waited_with_a_start_timeout_is_starting_from_then_on() {
+pub(crate) fn who_waited_with_a_start_timeout_is_starting_from_then_on() {
     let (daemon, holding) = full();
     let mut http = daemon.http();
     let queued = http.start(json!({"wait": 60, "start_timeout": 30}));
@@ -94,7 +94,7 @@ fn who_waited_with_a_start_timeout_is_starting_from_then_on() {
 }
 
 #[test]
-fn who_does_not_wait_never_overtakes_who_does() {
+pub(crate) fn who_does_not_wait_never_overtakes_who_does() {
     let daemon = started_with(&[("POOLS", "tuner=2")]);
     let mut http = daemon.http();
     let holding = http.start(json!({}));
@@ -116,7 +116,7 @@ fn who_does_not_wait_never_overtakes_who_does() {
 }
 
 #[test]
-fn queues_of_different_pools_do_not_meet() {
+pub(crate) fn queues_of_different_pools_do_not_meet() {
     let daemon = started_with(&[("POOLS", "tuner=1,gpu=1")]);
     let mut http = daemon.http();
     for pool in ["tuner", "gpu"] {
@@ -191,7 +191,7 @@ fn a_place_is_kept_by_heartbeats_and_lost_by_silence() {
 }
 
 #[test]
-fn a_heartbeat_in_the_queue_says_how_long_the_place_is_kept() {
+pub(crate) fn a_heartbeat_in_the_queue_says_how_long_the_place_is_kept() {
     let (daemon, _holding) = full();
     let mut http = daemon.http();
     let queued = http.start(json!({"wait": 600}));
@@ -207,7 +207,7 @@ fn a_heartbeat_in_the_queue_says_how_long_the_place_is_kept() {
 }
 
 #[test]
-fn who_queues_can_leave_and_the_others_move_up() {
+pub(crate) fn who_queues_can_leave_and_the_others_move_up() {
     let (daemon, holding) = full();
     let mut http = daemon.http();
     let queued: Vec<Value> = (0..4).map(|_| http.start(json!({"wait": 60}))).collect();
@@ -266,7 +266,7 @@ fn a_full_queue_is_an_answer() {
 }
 
 #[test]
-fn the_queue_is_listed_in_its_order() {
+pub(crate) fn the_queue_is_listed_in_its_order() {
     let (daemon, _holding) = full();
     let mut http = daemon.http();
     let queued: Vec<Value> = (0..5).map(|_| http.start(json!({"wait": 60}))).collect();

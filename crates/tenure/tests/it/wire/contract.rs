@@ -32,11 +32,11 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// Every one; with a follower fewer, because each costs a cluster: one of each kind, and over changes of leader the one
-    /// whose connection goes on over all of them.
+    /// whose connection goes on over all of them. `tenure stdio` speaks over the node's socket.
     fn all() -> &'static [Self] {
         match stage::leader() {
             None => &[Self::HttpOverTcp, Self::HttpOverSocket, Self::LinesOverSocket, Self::LinesOverStdin],
-            Some(Leader::Stays) => &[Self::HttpOverTcp, Self::LinesOverSocket],
+            Some(Leader::Stays) => &[Self::HttpOverTcp, Self::LinesOverStdin],
             Some(Leader::Changes) => &[Self::LinesOverSocket],
         }
     }
