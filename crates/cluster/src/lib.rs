@@ -1,6 +1,6 @@
 //! One ordered log on several machines: who may write, until when, and how everybody else follows.
 //!
-//! The protocol is pure (`term.rs`, `claim.rs`, `trust.rs`, `adopt.rs`) and speaks to a [`store::Store`]; `etcd` is one over gRPC. Knows nothing
+//! The protocol is pure (`term.rs`, `claim.rs`, `trust.rs`, `listing.rs`, `adopt.rs`) and speaks to a [`store::Store`]; `etcd` is one over gRPC. Knows nothing
 //! of leases, engines or HTTP. Start reading at `term.rs`, then `claim.rs` and `trust.rs`, then `follow.rs` and `remote.rs`.
 
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod follow;
 pub mod format;
 pub mod growth;
 mod keys;
+mod listing;
 pub mod moving;
 pub mod pieces;
 pub mod planted;
@@ -27,6 +28,7 @@ pub use boot::{BootError, BootOptions, Booted, boot, copy_whole, fresh_progress,
 pub use claim::{Claimant, Claimed, Lookout, Next, SPREAD_MS_MAX, SPREAD_RESIGNED_MS_MAX};
 pub use follow::{FollowEnd, FollowError, Follower, Seen};
 pub use keys::Keys;
+pub use listing::{Double, Listing};
 pub use remote::{Clock, FollowedLog, RemoteLog, SharedMirror, Vitals, step_within, sync_copy};
 pub use term::{Beaten, Over, Term, Won, Written, resignation_of_dead};
 pub use trust::{Forgot, Heard, Misfit, Peer, Progress, Remembered, TOUCH_MS, Told, Trust};

@@ -28,8 +28,7 @@ use std::time::Duration;
 
 use tenure_cluster::etcd::{EtcdOpenError, EtcdOptions, EtcdStore};
 use tenure_cluster::store::Store;
-use tenure_cluster::values::{Node as NodeValue, decode};
-use tenure_cluster::{BootError, BootOptions, Booted, Clock, Keys, boot};
+use tenure_cluster::{BootError, BootOptions, Booted, Clock, Double, Keys, Listing, boot};
 use tenure_engine::host::{boot_us, read_clocks};
 use tenure_faces::{Stage, Vitals};
 use tenure_history::rfc3339;
@@ -87,19 +86,22 @@ pub(crate) enum NodeError {
     #[error("cannot use the CAs of --cluster-ca: {0}")]
     Roots(String),
     /// Another node has this name.
-    #[error("another node is called {name:?} and answers at {url}; give each node a unique name with --node")]
-    Double {
-        /// The name.
-        name: String,
-        /// Where the other answers.
-        url: String,
-    },
+    #[error(
+        "another node is called {:?} and answers at {}; give each node a unique name with --node", .0.name, .0.url
+    )]
+    Double(Double),
     /// Other nodes would not reach it.
     #[error(transparent)]
     Unheard(#[from] hearing::UnheardError),
     /// The state cannot be rebuilt from the copy.
     #[error("cannot replay the local log")]
     Replay(#[from] tenure_engine::RecoverError),
+}
+
+impl From<Double> for NodeError {
+    fn from(double: Double) -> Self {
+        Self::Double(double)
+    }
 }
 
 impl NodeError {
@@ -122,7 +124,7 @@ impl NodeError {
                 _ => None,
             },
             Self::Unheard(unheard) => Some(unheard.hint()),
-            Self::Etcd(_) | Self::Interlock(_) | Self::Roots(_) | Self::Double { .. } | Self::Replay(_) => {
+            Self::Etcd(_) | Self::Interlock(_) | Self::Roots(_) | Self::Double(_) | Self::Replay(_) => {
                 None
             }
         }
@@ -354,21 +356,17 @@ impl Finding {
     }
 }
 
-/// Two nodes with one name would be one in everybody's eyes.
+/// Two nodes with one name would be one to every other node. One that begins at the same moment is found when this node
+/// puts itself on the list.
 async fn refuse_double(shared: &Arc<NodeShared>) -> Result<(), NodeError> {
     let key = shared.keys.node(&shared.name);
     // A store that does not answer stops the node elsewhere.
     let Ok(ranged) = shared.store.range(&key, &format!("{key}\0"), 1, STORE_WITHIN) else { return Ok(()) };
-    let Some(listed) = ranged.found.first().and_then(|found| decode::<NodeValue>("nodes", &found.value).ok())
-    else {
-        return Ok(());
-    };
-    match shared.passing().memory(&listed.url).await {
-        Some(told) if told.node == shared.name && told.incarnation == listed.incarnation => {
-            Err(NodeError::Double { name: shared.name.clone(), url: listed.url })
-        }
-        Some(_) | None => Ok(()),
-    }
+    let mut listing = Listing::new(&shared.keys, &shared.name, &shared.incarnation);
+    listing.read(ranged.found.first().map(|found| &*found.value));
+    let Some(url) = listing.asks() else { return Ok(()) };
+    let told = shared.passing().memory(&url).await;
+    Ok(listing.answered(&url, told.as_ref())?)
 }
 
 /// Whether what other nodes send to this URL can be read on a network.

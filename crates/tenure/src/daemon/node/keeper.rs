@@ -10,9 +10,9 @@ use tenure_api::LeaderChangeKind;
 use tenure_cluster::format::{PIECES, older_than};
 use tenure_cluster::growth::{Growth, QUOTA_BYTES, Tended, quota_for};
 use tenure_cluster::pieces::FORMER_BYTES_MAX;
-use tenure_cluster::store::{Op, Store, Txn};
+use tenure_cluster::store::{Op, Store};
 use tenure_cluster::values::{Floor, Node as NodeValue, Standing, decode, encode};
-use tenure_cluster::{Heard, fresh_progress, sync_copy};
+use tenure_cluster::{Double, Heard, Listing, fresh_progress, sync_copy};
 use tenure_engine::host::read_clocks;
 use tenure_kernel::codec::FORMAT;
 
@@ -51,6 +51,8 @@ struct Keeper {
     surveyed_ms: u64,
     told_ms: u64,
     told: Option<NodeValue>,
+    /// This node's name on the list, which no other run may have.
+    listing: Listing,
     remembered_ms: u64,
     growth: Option<(u64, Growth)>,
     /// Where the log begins, as it was read last.
@@ -72,12 +74,14 @@ struct Keeper {
 pub(super) fn start(shared: Arc<NodeShared>, runtime: &Runtime) -> Tending {
     let over = Arc::new((Mutex::new(false), Condvar::new()));
     let until = Arc::clone(&over);
+    let listing = Listing::new(&shared.keys, &shared.name, &shared.incarnation);
     let mut keeper = Keeper {
         shared,
         runtime: runtime.clone(),
         surveyed_ms: 0,
         told_ms: 0,
         told: None,
+        listing,
         remembered_ms: 0,
         growth: None,
         floor: None,
@@ -196,6 +200,11 @@ impl Keeper {
         let Ok(ranged) = self.shared.store.range(&from, &to, NODES_MAX, WITHIN) else {
             return self.shared.read_formats(None);
         };
+        let own = self.shared.keys.node(&self.shared.name);
+        let own = ranged.found.iter().find(|found| found.key == own);
+        if own.is_some() || !ranged.more {
+            self.listing.read(own.map(|found| &*found.value));
+        }
         let named: Vec<(String, Option<NodeValue>)> = ranged
             .found
             .into_iter()
@@ -247,6 +256,9 @@ impl Keeper {
         for (_, peer) in &missing {
             let passing = self.shared.passing();
             let Some(told) = self.runtime.block_on(passing.memory(&peer.url)) else { continue };
+            if let Err(double) = self.listing.compare(&peer.url, &told) {
+                return self.shared.fail(double.into());
+            }
             // As it is after that was told.
             let Ok(progress) = fresh_progress(&*self.shared.store, &self.shared.keys) else { return };
             let heard = self.shared.trust().heard(&told, &progress);
@@ -309,27 +321,42 @@ impl Keeper {
         if self.shared.is_stopping() || (!is_news && now_ms < self.told_ms + TELL_EVERY_MS) {
             return;
         }
-        let mut then = vec![Op::Put { key: self.shared.keys.node(&self.shared.name), value: encode(&value) }];
-        let mut replaced = None;
+        // Before this node comes in the place of another.
+        if let Err(double) = self.ask_namesake() {
+            return self.shared.fail(double.into());
+        }
+        let (mut former, mut replaced) = (Vec::new(), None);
         for (name, node) in self.shared.nodes() {
             if name == self.shared.name && node.memory != memory {
                 replaced = Some(node.memory);
             } else if name != self.shared.name && node.memory == memory {
                 // It was called that before.
                 let key = self.shared.keys.node(&name);
-                then.push(Op::Delete { to: format!("{key}\0"), from: key });
+                former.push(Op::Delete { to: format!("{key}\0"), from: key });
             }
         }
+        let Some(txn) = self.listing.put(&value, former) else { return };
         if let Some(replaced) = replaced {
             self.shared.trust().replaces(&replaced);
             if self.shared.remember().is_err() {
                 return;
             }
         }
-        let Ok(stepped) = self.shared.store.step(&Txn { then, ..Txn::default() }, WITHIN) else { return };
+        let Ok(stepped) = self.shared.store.step(&txn, WITHIN) else { return };
+        // Otherwise another run has put itself there meanwhile: it is asked with the next look.
+        if !self.listing.stepped(&value, &stepped) {
+            return;
+        }
         self.told_ms = now_ms;
         self.told = Some(value);
         self.shared.trust().enlisted(read_clocks().boot_ms, stepped.revision);
+    }
+
+    /// Asks where another run has this node's name, if one has.
+    fn ask_namesake(&mut self) -> Result<(), Double> {
+        let Some(url) = self.listing.asks() else { return Ok(()) };
+        let told = self.runtime.block_on(self.shared.passing().memory(&url));
+        self.listing.answered(&url, told.as_ref())
     }
 
     /// Whether the store syncs what it acknowledges, which takes a few writes: nothing is written in doubt.
