@@ -3,14 +3,17 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tenure_log::{CopyOf, FileLogOptions, Lsn, Mirror, Moment, OpenError, Recovery, SharedDisk};
 
 use crate::follow::FRAMES_PER_READ;
 use crate::keys::Keys;
+use crate::listing::removal;
+use crate::remote::lock;
 use crate::store::{Compare, Op, Store, StoreError, Txn};
-use crate::trust::{Forgot, Misfit, Progress, Remembered};
+use crate::trust::{Forgot, Misfit, Progress, Remembered, Trust};
 use crate::values::{
     Beat, FORMAT, Floor, Head, Meta, Node, Standing, State, ValueError, Writer, decode, encode,
 };
@@ -280,6 +283,31 @@ pub fn mark(
         }
     }
     Ok(false)
+}
+
+/// What came of removing a node from the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// No node waits for it any more.
+    Done,
+    /// Neither the list nor this node knows it.
+    Unknown,
+    /// Its entry was changed meanwhile: it reported, so it is not lost, or another operator removed it.
+    Changed,
+}
+
+/// Removes a node that is lost for good from the list, as an operator wants it. Nobody waits for this with `trust`.
+///
+/// # Errors
+/// When the store does not answer. It may have been done.
+pub fn forget(store: &dyn Store, keys: &Keys, name: &str, trust: &Mutex<Trust>) -> Result<Removed, StoreError> {
+    let key = keys.node(name);
+    let found = store.range(&key, &format!("{key}\0"), 1, WITHIN)?.found;
+    let before = found.first().map(|found| &*found.value);
+    let listed = before.and_then(|before| decode("nodes", before).ok());
+    let Some(entry) = lock(trust).forget(name, listed.as_ref()) else { return Ok(Removed::Unknown) };
+    let stepped = store.step(&removal(keys, name, before, &entry), WITHIN)?;
+    Ok(if stepped.held { Removed::Done } else { Removed::Changed })
 }
 
 /// Copies a whole log that nobody writes any more, as far as the store has it.

@@ -8,6 +8,7 @@
 pub mod adopt;
 mod boot;
 mod claim;
+mod differing;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod follow;
@@ -24,11 +25,14 @@ mod term;
 mod trust;
 pub mod values;
 
-pub use boot::{BootError, BootOptions, Booted, boot, copy_whole, fresh_progress, mark, recall, remember};
+pub use boot::{
+    BootError, BootOptions, Booted, Removed, boot, copy_whole, forget, fresh_progress, mark, recall, remember,
+};
 pub use claim::{Claimant, Claimed, Lookout, Next, SPREAD_MS_MAX, SPREAD_RESIGNED_MS_MAX};
+pub use differing::Differing;
 pub use follow::{FollowEnd, FollowError, Follower, Seen};
 pub use keys::Keys;
-pub use listing::{Double, Listing};
+pub use listing::{Double, Listing, removal};
 pub use remote::{Clock, FollowedLog, RemoteLog, SharedMirror, Vitals, step_within, sync_copy};
 pub use term::{Beaten, Over, Term, Won, Written, resignation_of_dead};
 pub use trust::{Forgot, Heard, Misfit, Peer, Progress, Remembered, TOUCH_MS, Told, Trust};

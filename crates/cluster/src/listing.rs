@@ -117,6 +117,18 @@ impl Listing {
     }
 }
 
+/// The step that puts an operator's entry in the place of a lost node's one; `before`: what the store had under its name.
+#[must_use]
+pub fn removal(keys: &Keys, name: &str, before: Option<&[u8]>, entry: &Node) -> Txn {
+    let key = keys.node(name);
+    let compare = match before {
+        None => Compare::Absent { key: key.clone() },
+        Some(value) => Compare::Value { key: key.clone(), value: value.to_vec() },
+    };
+    let put = Op::Put { key, value: encode(entry) };
+    Txn { compares: vec![compare], then: vec![put], otherwise: Vec::new() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -58,6 +58,8 @@ struct Keeper {
     /// Where the log begins, as it was read last.
     floor: Option<Floor>,
     agreement: Agreement,
+    /// Whether the list was read since this node runs.
+    is_list_read: bool,
     /// Listed nodes that keep snapshots in the former layout.
     older: Vec<String>,
     /// What lets a snapshot in that does not fit, as it was told last.
@@ -86,6 +88,7 @@ pub(super) fn start(shared: Arc<NodeShared>, runtime: &Runtime) -> Tending {
         growth: None,
         floor: None,
         agreement: Agreement::default(),
+        is_list_read: false,
         older: Vec::new(),
         too_large_told: None,
         growth_told: None,
@@ -137,8 +140,13 @@ impl Keeper {
             }
             self.read_floor();
             self.list_nodes();
-        } else if !self.is_known() {
-            self.list_nodes();
+        } else {
+            if self.floor.is_none() {
+                self.read_floor();
+            }
+            if !self.is_known() || !self.is_list_read {
+                self.list_nodes();
+            }
         }
         self.find_agreement();
         if self.shared.trust().is_doubtful() {
@@ -214,6 +222,7 @@ impl Keeper {
             })
             .collect();
         self.older = older_than(PIECES, named.iter().map(|(name, node)| (name, node.as_ref())));
+        self.is_list_read = true;
         self.shared.read_formats((!ranged.more).then_some(&named));
         self.shared.listed(named.into_iter().filter_map(|(name, node)| Some((name, node?))).collect());
     }
@@ -240,7 +249,10 @@ impl Keeper {
                 engine.take_snapshot_at(lsn);
             }
         });
-        self.shared.differ(differing(floor, &nodes), floor.snapshot_lsn);
+        // What this node reported before it was started again is on the list.
+        if self.is_list_read {
+            self.shared.differ(differing(floor, &nodes), floor.snapshot_lsn);
+        }
     }
 
     /// Whether this node knows what the store may have forgotten, and others know of it.
@@ -392,7 +404,7 @@ impl Keeper {
             }
         }
         let Some((_, growth)) = &mut self.growth else { return };
-        if self.shared.any_differ() {
+        if !self.shared.may_trim() {
             return;
         }
         growth.write_up_to(self.shared.format());
