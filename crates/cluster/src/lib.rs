@@ -16,6 +16,7 @@ pub mod format;
 pub mod growth;
 mod keys;
 mod listing;
+mod memory;
 pub mod moving;
 pub mod pieces;
 pub mod planted;
@@ -26,13 +27,14 @@ mod trust;
 pub mod values;
 
 pub use boot::{
-    BootError, BootOptions, Booted, Removed, boot, copy_whole, forget, fresh_progress, mark, recall, remember,
+    BootError, BootOptions, Booted, Removed, boot, copy_whole, forget, fresh_progress, mark,
 };
 pub use claim::{Claimant, Claimed, Lookout, Next, SPREAD_MS_MAX, SPREAD_RESIGNED_MS_MAX};
 pub use differing::Differing;
 pub use follow::{FollowEnd, FollowError, Follower, Seen};
 pub use keys::Keys;
 pub use listing::{Double, Listing, removal};
+pub use memory::Memory;
 pub use remote::{Clock, FollowedLog, RemoteLog, SharedMirror, Vitals, step_within, sync_copy};
 pub use term::{Beaten, Over, Term, Won, Written, resignation_of_dead};
 pub use trust::{Forgot, Heard, Misfit, Peer, Progress, Remembered, TOUCH_MS, Told, Trust};

@@ -206,6 +206,22 @@ impl Remembered {
         self.memory == memory || self.former.iter().any(|former| former == memory)
     }
 
+    /// What is remembered next, where this was written down before: no number falls within a generation, and no earlier
+    /// generation comes back.
+    #[must_use]
+    pub fn risen(&self, known: Self) -> Self {
+        if known.generation > self.generation {
+            return known;
+        }
+        if (known.log_id, known.generation) != (self.log_id, self.generation) {
+            return self.clone();
+        }
+        let mut risen = known;
+        let known = std::mem::replace(&mut risen.progress, self.progress.clone());
+        risen.progress.raise(&known);
+        risen
+    }
+
     /// What counts of this memory when its node starts with the log that the store has now. Of an earlier generation only
     /// whose memory it is counts: the rest was looked at when the log was adopted or moved.
     ///

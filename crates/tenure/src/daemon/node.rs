@@ -15,6 +15,7 @@ mod keeper;
 mod part;
 mod passing;
 mod pulse;
+mod remembering;
 mod secrets;
 mod shared;
 
@@ -28,7 +29,7 @@ use std::time::Duration;
 
 use tenure_cluster::etcd::{EtcdOpenError, EtcdOptions, EtcdStore};
 use tenure_cluster::store::Store;
-use tenure_cluster::{BootError, BootOptions, Booted, Clock, Double, Keys, Listing, boot};
+use tenure_cluster::{BootError, BootOptions, Booted, Clock, Double, Keys, Listing, Memory, boot};
 use tenure_engine::host::{boot_us, read_clocks};
 use tenure_faces::{Stage, Vitals};
 use tenure_history::rfc3339;
@@ -158,6 +159,7 @@ pub(crate) fn run(
     let keys = Keys::under(&cluster.prefix);
     let mut warnings = interlock::check(&store, STORE_WITHIN).map_err(NodeError::from)?;
     let disk: SharedDisk = Arc::new(RealDisk);
+    let memory = Arc::new(Memory::at(&plan.data_dir));
     let finding = Finding {
         store: Arc::clone(&store),
         keys: keys.clone(),
@@ -167,6 +169,7 @@ pub(crate) fn run(
         address: cluster.address.clone(),
         writer_ttl_ms: cluster.writer_ttl_ms,
         node: cluster.node.clone(),
+        memory: Arc::clone(&memory),
     };
     let booted = finding.find_log()?;
     warnings.extend(booted.recovery.warnings());
@@ -186,7 +189,7 @@ pub(crate) fn run(
         Arc::clone(&store),
         keys,
         random_hex(),
-        plan.data_dir.clone(),
+        memory,
         booted.known.clone(),
     );
     let passing = Passing::new(Arc::clone(&shared), cluster.ca_pem.as_deref(), cluster.own_pem.as_ref())
@@ -260,6 +263,7 @@ pub(crate) fn run(
         .transpose()?;
     let playing = parts.play(first, stage.clone(), stopped.clone());
     let pulse = pulse::start(Arc::clone(&shared));
+    let remembering = remembering::start(Arc::clone(&shared));
     let tending = keeper::start(Arc::clone(&shared), runtime.handle());
     let bringing = history::start(Arc::clone(&shared), &plan.host, stage.clone(), runtime.handle(), &stopped);
     started(Started {
@@ -309,7 +313,7 @@ pub(crate) fn run(
             Err(_) => Err(DaemonError::StopTooLong { limit: STOP_WITHIN, what: "the log was not given up" }),
         }
     });
-    drop((tending, bringing, pulse));
+    drop((tending, bringing, pulse, remembering));
     let outcome = shared.take_failure().map_or(outcome, |error| Err(error.into()));
     super::remove_socket(addresses.socket.as_deref());
     if let Some(published) = published {
@@ -329,6 +333,7 @@ struct Finding {
     address: String,
     writer_ttl_ms: u64,
     node: String,
+    memory: Arc<Memory>,
 }
 
 impl Finding {
@@ -352,7 +357,8 @@ impl Finding {
             node: &self.node,
             memory: random_hex(),
         };
-        boot(&with).map_err(|source| NodeError::Boot { address: self.address.clone(), source }.into())
+        boot(&with, &self.memory)
+            .map_err(|source| NodeError::Boot { address: self.address.clone(), source }.into())
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a node sees to beside its part: how the store is, who the nodes are, what this machine must remember, and that the
-//! store stays small while this node writes.
+//! What a node sees to beside its part: how the store is, who the nodes are, and that the store stays small while this
+//! node writes.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
@@ -39,8 +39,6 @@ const NODES_MAX: usize = 1_000;
 const TELL_EVERY_MS: u64 = 10_000;
 /// How long others may take to start before people are told that they are waited for.
 const ASK_TELL_MS: u64 = 3_000;
-/// How often this machine writes down what it has seen.
-const REMEMBER_EVERY_MS: u64 = 2_000;
 /// Part of the quota above which only what frees something is taken.
 const SHORT_PERCENT: u128 = 80;
 const WITHIN: Duration = Duration::from_secs(2);
@@ -53,7 +51,6 @@ struct Keeper {
     told: Option<NodeValue>,
     /// This node's name on the list, which no other run may have.
     listing: Listing,
-    remembered_ms: u64,
     growth: Option<(u64, Growth)>,
     /// Where the log begins, as it was read last.
     floor: Option<Floor>,
@@ -84,7 +81,6 @@ pub(super) fn start(shared: Arc<NodeShared>, runtime: &Runtime) -> Tending {
         told_ms: 0,
         told: None,
         listing,
-        remembered_ms: 0,
         growth: None,
         floor: None,
         agreement: Agreement::default(),
@@ -162,12 +158,6 @@ impl Keeper {
             self.missing_told.clear();
         }
         self.was_known = is_known;
-        if now_ms >= self.remembered_ms + REMEMBER_EVERY_MS {
-            self.remembered_ms = now_ms;
-            if let Err(error) = self.shared.remember() {
-                tracing::warn!(%error, "cannot save the observed state of the store");
-            }
-        }
         match self.shared.term() {
             Some(term) => self.tend(&term),
             None => self.let_go(),

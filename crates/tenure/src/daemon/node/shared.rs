@@ -2,7 +2,6 @@
 //! decides anything.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use tenure_cluster::format::{FIRST, safe_format};
 use tenure_cluster::store::{Compare, Op, Store, Txn};
 use tenure_cluster::values::{Meta, Node as NodeValue, Standing, Writer, decode, encode};
 use tenure_cluster::{
-    Differing, Keys, Peer, Remembered, Removed, Seen, SharedMirror, Told, Trust, Vitals, forget, remember,
+    Differing, Keys, Memory, Peer, Remembered, Removed, Seen, SharedMirror, Told, Trust, Vitals, forget,
 };
 use tenure_engine::Handle;
 use tenure_engine::host::read_clocks;
@@ -46,10 +45,8 @@ pub(super) struct NodeShared {
     pub(super) seen: Arc<Mutex<Seen>>,
     /// Whether the store may be believed. Until then the node does not claim.
     pub(super) trust: Arc<Mutex<Trust>>,
-    /// Where what it remembers is.
-    data_dir: PathBuf,
-    /// What is on disk of that.
-    remembered: Mutex<Option<Remembered>>,
+    /// Where what it remembers is written.
+    memory: Arc<Memory>,
     /// The store was seen to sync what it acknowledges.
     pub(super) is_store_checked: AtomicBool,
     /// Why the node cannot go on.
@@ -107,7 +104,7 @@ impl NodeShared {
         store: Arc<EtcdStore>,
         keys: Keys,
         incarnation: String,
-        data_dir: PathBuf,
+        memory: Arc<Memory>,
         known: Remembered,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -123,8 +120,7 @@ impl NodeShared {
             keys,
             seen: Arc::default(),
             trust: Arc::new(Mutex::new(Trust::new(plan.node.clone(), known))),
-            data_dir,
-            remembered: Mutex::default(),
+            memory,
             is_store_checked: AtomicBool::new(false),
             failure: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -262,20 +258,16 @@ impl NodeShared {
         })
     }
 
-    /// Has what this node knows of the store on disk.
+    /// Has what this node knows of the store on disk. Waits for the disk: nobody calls it with a lock.
     pub(super) fn remember(&self) -> Result<(), BootError> {
-        let mut known = self.trust().remembered().clone();
-        if let Some(term) = self.term() {
+        self.memory.write_down(|| {
+            let mut known = self.trust().remembered().clone();
+            if let Some(term) = self.term() {
+                let vitals = term.vitals.lock().expect("invariant: nobody panics while holding vitals");
+                known.progress.raise(&vitals.progress);
+            }
             known
-                .progress
-                .raise(&term.vitals.lock().expect("invariant: nobody panics while holding vitals").progress);
-        }
-        let mut remembered = self.remembered.lock().expect("invariant: nobody panics while writing it down");
-        if remembered.as_ref() != Some(&known) {
-            remember(&self.data_dir, &known)?;
-            *remembered = Some(known);
-        }
-        Ok(())
+        })
     }
 
     /// The node cannot go on: it stops, and says why.
