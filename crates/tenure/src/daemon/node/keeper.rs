@@ -10,9 +10,9 @@ use tenure_api::LeaderChangeKind;
 use tenure_cluster::format::{PIECES, older_than};
 use tenure_cluster::growth::{Growth, QUOTA_BYTES, Tended, quota_for};
 use tenure_cluster::pieces::FORMER_BYTES_MAX;
-use tenure_cluster::store::{Op, Store};
+use tenure_cluster::store::{Op, Store, StoreError};
 use tenure_cluster::values::{Floor, Node as NodeValue, Standing, decode, encode};
-use tenure_cluster::{Double, Heard, Listing, fresh_progress, sync_copy};
+use tenure_cluster::{Double, Heard, Keys, Listing, fresh_progress, sync_copy};
 use tenure_engine::host::read_clocks;
 use tenure_kernel::codec::FORMAT;
 
@@ -385,12 +385,8 @@ impl Keeper {
         term.is_short.store(is_short, Ordering::Relaxed);
         let Some(mirror) = self.shared.mirror() else { return };
         if self.growth.as_ref().is_none_or(|(epoch, _)| *epoch != term.writer.epoch) {
-            let compacts = self.shared.compacts.unwrap_or_else(|| self.is_alone_in_store());
-            let begun =
-                Growth::begin(&*self.shared.store, self.shared.keys.clone(), encode(&term.writer), compacts);
-            match begun {
-                Ok(growth) => self.growth = Some((term.writer.epoch, growth)),
-                Err(_) => return,
+            if self.begin_growth(term).is_err() {
+                return;
             }
         }
         let Some((_, growth)) = &mut self.growth else { return };
@@ -428,13 +424,32 @@ impl Keeper {
         }
     }
 
-    /// Whether no key lies outside the prefix.
-    fn is_alone_in_store(&self) -> bool {
-        let (first, last) = self.shared.keys.all();
-        let before = self.shared.store.range("\0", &first, 1, WITHIN);
-        let after = self.shared.store.range(&last, "\u{10ffff}", 1, WITHIN);
-        matches!((before, after), (Ok(before), Ok(after)) if before.found.is_empty() && after.found.is_empty())
+    /// Finds out, once a term, where the log begins, and whether its leader compacts etcd.
+    fn begin_growth(&mut self, term: &Term) -> Result<(), BootError> {
+        let shared = &self.shared;
+        let compacts = match shared.compacts {
+            Some(compacts) => compacts,
+            None => is_alone(&*shared.store, &shared.keys)?,
+        };
+        let growth = Growth::begin(&*shared.store, shared.keys.clone(), encode(&term.writer), compacts)?;
+        match (shared.compacts, compacts) {
+            (None, true) => tracing::info!("alone in etcd: this leader compacts its history"),
+            (None, false) => tracing::warn!(
+                "etcd has keys outside the prefix: this leader does not compact its history; an operator has to, or sets --etcd-compaction"
+            ),
+            (Some(_), _) => {}
+        }
+        self.growth = Some((term.writer.epoch, growth));
+        Ok(())
     }
+}
+
+/// Whether no key lies outside the prefix. What is not known is asked again.
+fn is_alone(store: &dyn Store, keys: &Keys) -> Result<bool, StoreError> {
+    let (first, last) = keys.all();
+    let before = store.range("\0", &first, 1, WITHIN)?;
+    let after = store.range(&last, "\u{10ffff}", 1, WITHIN)?;
+    Ok(before.found.is_empty() && after.found.is_empty())
 }
 
 /// What lets a snapshot of so many packed bytes into etcd. `quota` is 0 where etcd does not report it, `format` what every

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::shared::NodeShared;
 
-/// Ends the thread when it goes out of scope, after one more write.
+/// Ends the thread when it goes out of scope.
 pub(super) struct Remembering {
     over: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -17,18 +17,11 @@ pub(super) struct Remembering {
 const EVERY: Duration = Duration::from_secs(2);
 
 pub(super) fn start(shared: Arc<NodeShared>) -> Remembering {
-    let (over, until) = channel();
+    let (over, until) = channel::<()>();
     let run = move || {
-        loop {
-            let is_over = match until.recv_timeout(EVERY) {
-                Err(RecvTimeoutError::Timeout) => false,
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
-            };
+        while until.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
             if let Err(error) = shared.remember() {
                 tracing::warn!(%error, "cannot save the observed state of the store");
-            }
-            if is_over {
-                return;
             }
         }
     };
