@@ -462,7 +462,7 @@ impl Term {
 
 #[cfg(test)]
 mod tests {
-    use tenure_log::{BatchBuilder, Lsn, RecordKind};
+    use tenure_log::{BatchBuilder, Lsn};
 
     use super::*;
 
@@ -494,7 +494,7 @@ mod tests {
     fn batch(number: u64) -> Batch {
         let id = (0..number).fold(BatchId::first(7), |id, _| id.next());
         let mut batch = BatchBuilder::new(id, Lsn(1), Moment::default());
-        batch.push(RecordKind::Event, b"x").unwrap();
+        batch.push(1, b"x").unwrap();
         batch.finish()
     }
 

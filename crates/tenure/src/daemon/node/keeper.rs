@@ -435,7 +435,7 @@ impl Keeper {
         match (shared.compacts, compacts) {
             (None, true) => tracing::info!("alone in etcd: this leader compacts its history"),
             (None, false) => tracing::warn!(
-                "etcd has keys outside the prefix: this leader does not compact its history; an operator has to, or sets --etcd-compaction"
+                "etcd has keys outside the prefix: this leader does not compact its history; compact it, or set --etcd-compaction self"
             ),
             (Some(_), _) => {}
         }
