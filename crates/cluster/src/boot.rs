@@ -299,7 +299,12 @@ pub enum Removed {
 ///
 /// # Errors
 /// When the store does not answer. It may have been done.
-pub fn forget(store: &dyn Store, keys: &Keys, name: &str, trust: &Mutex<Trust>) -> Result<Removed, StoreError> {
+pub fn forget(
+    store: &dyn Store,
+    keys: &Keys,
+    name: &str,
+    trust: &Mutex<Trust>,
+) -> Result<Removed, StoreError> {
     let key = keys.node(name);
     let found = store.range(&key, &format!("{key}\0"), 1, WITHIN)?.found;
     let before = found.first().map(|found| &*found.value);

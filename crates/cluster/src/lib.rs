@@ -26,9 +26,7 @@ mod term;
 mod trust;
 pub mod values;
 
-pub use boot::{
-    BootError, BootOptions, Booted, Removed, boot, copy_whole, forget, fresh_progress, mark,
-};
+pub use boot::{BootError, BootOptions, Booted, Removed, boot, copy_whole, forget, fresh_progress, mark};
 pub use claim::{Claimant, Claimed, Lookout, Next, SPREAD_MS_MAX, SPREAD_RESIGNED_MS_MAX};
 pub use differing::Differing;
 pub use follow::{FollowEnd, FollowError, Follower, Seen};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tenure_cluster::store::Store;
 use tenure_cluster::{
-    BootError, BootOptions, Booted, Claimant, Clock, FollowEnd, FollowError, Follower, Keys, Lookout,
-    Memory, RemoteLog, Seen, SharedMirror, Trust, boot,
+    BootError, BootOptions, Booted, Claimant, Clock, FollowEnd, FollowError, Follower, Keys, Lookout, Memory,
+    RemoteLog, Seen, SharedMirror, Trust, boot,
 };
 use tenure_log::{AppendOutcome, Batch, Moment, OrderedLog, RealDisk, SharedDisk};
 

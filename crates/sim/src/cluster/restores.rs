@@ -24,8 +24,8 @@ use std::time::Duration;
 use tenure_cluster::store::{Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
 use tenure_cluster::values::{Floor, Head, Meta, Node, Writer, decode, encode};
 use tenure_cluster::{
-    Beaten, Claimed, Keys, Listing, Lookout, Next, Peer, Progress, Remembered, TOUCH_MS, Term, Told, Trust, Written,
-    mark, resignation_of_dead,
+    Beaten, Claimed, Keys, Listing, Lookout, Next, Peer, Progress, Remembered, TOUCH_MS, Term, Told, Trust,
+    Written, mark, resignation_of_dead,
 };
 use tenure_kernel::RecordKind;
 use tenure_log::{BatchBuilder, BatchId, Genesis, Identity, Lsn, Moment};

@@ -125,9 +125,7 @@ impl NodeError {
                 _ => None,
             },
             Self::Unheard(unheard) => Some(unheard.hint()),
-            Self::Etcd(_) | Self::Interlock(_) | Self::Roots(_) | Self::Double(_) | Self::Replay(_) => {
-                None
-            }
+            Self::Etcd(_) | Self::Interlock(_) | Self::Roots(_) | Self::Double(_) | Self::Replay(_) => None,
         }
     }
 }

@@ -559,8 +559,7 @@ impl Node for NodeShared {
         Box::pin(async move {
             let (store, trust) = (Arc::clone(&self.store), Arc::clone(&self.trust));
             let (name, keys) = (node.clone(), self.keys.clone());
-            let forgotten =
-                tokio::task::spawn_blocking(move || forget(&*store, &keys, &name, &trust)).await;
+            let forgotten = tokio::task::spawn_blocking(move || forget(&*store, &keys, &name, &trust)).await;
             match forgotten {
                 Ok(Ok(Removed::Done)) => {
                     self.now().nodes.retain(|(name, _)| *name != node);
@@ -571,8 +570,9 @@ impl Node for NodeShared {
                     Err(Error::new(ErrorCode::NotFound, message))
                 }
                 Ok(Ok(Removed::Changed)) => {
-                    let message =
-                        format!("the entry of node {node:?} changed meanwhile: check that it is lost, and try again");
+                    let message = format!(
+                        "the entry of node {node:?} changed meanwhile: check that it is lost, and try again"
+                    );
                     Err(Error::new(ErrorCode::NotLeader, message))
                 }
                 Ok(Err(error)) => Err(Error::new(ErrorCode::NotLeader, error.to_string())),
