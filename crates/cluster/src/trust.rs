@@ -465,6 +465,11 @@ impl Trust {
         }
     }
 
+    /// A node with this memory answers after all: this node did not come in its place.
+    pub fn lives(&mut self, memory: &str) {
+        self.known.former.retain(|former| former != memory);
+    }
+
     fn conclude(&mut self) {
         if self.is_listed && self.is_all_heard() {
             self.is_doubtful = false;
@@ -562,6 +567,15 @@ mod tests {
         // As earlier versions wrote it.
         trust.listed(0, &[("b".to_owned(), Node { is_forgotten: true, ..Node::default() })]);
         assert!(trust.missing().is_empty());
+    }
+
+    #[test]
+    fn a_node_does_not_answer_for_a_memory_whose_node_lives() {
+        let mut trust = trust("a", &[]);
+        trust.replaces("of a before");
+        trust.replaces("of a once");
+        trust.lives("of a before");
+        assert_eq!(trust.remembered().former, ["of a once"]);
     }
 
     // The entry of the new node replaced that of the forgotten node, and other nodes waited for it again.

@@ -12,7 +12,7 @@ use tenure_cluster::growth::{Growth, QUOTA_BYTES, Tended, quota_for};
 use tenure_cluster::pieces::FORMER_BYTES_MAX;
 use tenure_cluster::store::{Op, Store, StoreError};
 use tenure_cluster::values::{Floor, Node as NodeValue, Standing, decode, encode};
-use tenure_cluster::{Double, Heard, Keys, Listing, fresh_progress, sync_copy};
+use tenure_cluster::{Double, Heard, Keys, Listing, Told, fresh_progress, sync_copy};
 use tenure_engine::host::read_clocks;
 use tenure_kernel::codec::FORMAT;
 
@@ -259,7 +259,7 @@ impl Keeper {
             let passing = self.shared.passing();
             let Some(told) = self.runtime.block_on(passing.memory(&peer.url)) else { continue };
             if let Err(double) = self.listing.compare(&peer.url, &told) {
-                return self.shared.fail(double.into());
+                return self.refuse(&told, double);
             }
             // As it is after that was told.
             let Ok(progress) = fresh_progress(&*self.shared.store, &self.shared.keys) else { return };
@@ -324,8 +324,11 @@ impl Keeper {
             return;
         }
         // Before this node comes in the place of another.
-        if let Err(double) = self.ask_namesake() {
-            return self.shared.fail(double.into());
+        if let Some(url) = self.listing.asks() {
+            let told = self.runtime.block_on(self.shared.passing().memory(&url));
+            if let (Err(double), Some(told)) = (self.listing.answered(&url, told.as_ref()), told) {
+                return self.refuse(&told, double);
+            }
         }
         let (mut former, mut replaced) = (Vec::new(), None);
         for (name, node) in self.shared.nodes() {
@@ -354,11 +357,13 @@ impl Keeper {
         self.shared.trust().enlisted(read_clocks().boot_ms, stepped.revision);
     }
 
-    /// Asks where another run has this node's name, if one has.
-    fn ask_namesake(&mut self) -> Result<(), Double> {
-        let Some(url) = self.listing.asks() else { return Ok(()) };
-        let told = self.runtime.block_on(self.shared.passing().memory(&url));
-        self.listing.answered(&url, told.as_ref())
+    /// Stops this node: another one has its name, and answers for its own memory.
+    fn refuse(&self, told: &Told, double: Double) {
+        self.shared.trust().lives(&told.remembered.memory);
+        if let Err(error) = self.shared.remember() {
+            tracing::warn!(%error, "cannot save the observed state of the store");
+        }
+        self.shared.fail(double.into());
     }
 
     /// Whether the store syncs what it acknowledges, which takes a few writes: nothing is written in doubt.
