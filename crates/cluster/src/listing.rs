@@ -55,11 +55,18 @@ impl Listing {
         self.entry = entry.map_or(Entry::Absent, |entry| Entry::There(entry.to_vec()));
     }
 
+    /// What the store has under the name.
+    #[must_use]
+    pub fn there(&self) -> Option<Node> {
+        let Entry::There(bytes) = &self.entry else { return None };
+        decode("nodes", bytes).ok()
+    }
+
     /// The address to ask before the name is taken: another run wrote the entry.
     #[must_use]
     pub fn asks(&self) -> Option<String> {
         let Entry::There(bytes) = &self.entry else { return None };
-        let node: Node = decode("nodes", bytes).ok()?;
+        let node = self.there()?;
         (node.incarnation != self.incarnation && self.asked.as_ref() != Some(bytes)).then_some(node.url)
     }
 

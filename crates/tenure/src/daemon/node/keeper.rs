@@ -330,19 +330,15 @@ impl Keeper {
                 return self.refuse(&told, double);
             }
         }
-        let (mut former, mut replaced) = (Vec::new(), None);
-        for (name, node) in self.shared.nodes() {
-            if name == self.shared.name && node.memory != memory {
-                replaced = Some(node.memory);
-            } else if name != self.shared.name && node.memory == memory {
-                // It was called that before.
-                let key = self.shared.keys.node(&name);
-                former.push(Op::Delete { to: format!("{key}\0"), from: key });
-            }
-        }
+        let nodes = self.shared.nodes().into_iter();
+        // It was called that before.
+        let former = nodes.filter(|(name, node)| *name != self.shared.name && node.memory == memory);
+        let former = former.map(|(name, _)| self.shared.keys.node(&name));
+        let former = former.map(|key| Op::Delete { to: format!("{key}\0"), from: key }).collect();
         let Some(txn) = self.listing.put(&value, former) else { return };
+        let replaced = self.listing.there().filter(|node| !node.is_forgotten && node.memory != memory);
         if let Some(replaced) = replaced {
-            self.shared.trust().replaces(&replaced);
+            self.shared.trust().replaces(&replaced.memory);
             if self.shared.remember().is_err() {
                 return;
             }
