@@ -146,7 +146,9 @@ impl Behind {
 fn whoever_cannot_apply_what_it_reads_under_its_claim_resigns() {
     over_both(|store| {
         let mut behind = Behind::over(Arc::clone(&store));
-        let (claimed, before) = behind.claims_after(3, |_| false);
+        let is_deaf = Arc::clone(&behind.slow.is_deaf);
+        // Up to its claim it applies everything.
+        let (claimed, before) = behind.claims_after(3, move |_| !is_deaf.load(Ordering::SeqCst));
         assert!(matches!(claimed, Err(FollowError::Unapplied)), "{:?}", claimed.err());
         let found = store.step(&Txn::fresh(&[keys().writer()]), SOON).unwrap().found;
         let writer: values::Writer = values::decode("writer", found[0].as_ref().unwrap()).unwrap();
