@@ -254,7 +254,7 @@ fn a_second_node_with_the_same_name_is_refused() {
 fn of_two_nodes_that_start_under_one_name_at_once_one_is_refused() {
     let mut cluster = Cluster::on_one_member_alone(&["--writer-ttl", "1s"], &[]);
     cluster.nodes[1].daemon.set_flag("--node", "a");
-    [0, 1].map(|node| cluster.nodes[node].daemon.spawn());
+    (0..2).for_each(|node| cluster.nodes[node].daemon.spawn());
     let is_refused = |cluster: &Cluster, node: usize| {
         cluster.nodes[node].daemon.said().contains("another node is called \"a\" and answers at")
     };
