@@ -268,6 +268,7 @@ impl Restores {
         for healing in 0..HEALINGS {
             for number in 0..MACHINES {
                 (self.machines[number].cut_until, self.machines[number].paused_until) = (0, 0);
+                self.rename_double(number);
                 self.start(number)?;
             }
             for _ in 0..60 {
@@ -291,6 +292,15 @@ impl Restores {
         }
         let text = format!("nobody leads, whatever an operator does: {:?}", self.progress());
         Err(Violation::new("a_whole_cluster_is_led", text))
+    }
+
+    /// An operator gives each node a name of its own, as the node that does not start says.
+    fn rename_double(&mut self, number: usize) {
+        if self.machines[..number].iter().any(|other| other.name == self.machines[number].name) {
+            self.stop(number);
+            self.count += 1;
+            self.machines[number].name = format!("r{}", self.count);
+        }
     }
 
     fn meta(&self) -> Meta {

@@ -17,6 +17,10 @@ impl Restores {
         if self.random.chance(30) {
             self.count += 1;
             self.machines[number].name = format!("r{}", self.count);
+        } else if self.random.chance(20) {
+            // Somebody gave it the name of another node.
+            let other = self.random.below(self.machines.len() as u64) as usize;
+            self.machines[number].name = self.machines[other].name.clone();
         }
         let (now, url) = (self.now, self.machines[number].url.clone());
         let name = self.machines[number].name.clone();
