@@ -385,10 +385,9 @@ impl Keeper {
         let is_short = interlock::percent_of(bytes, quota).is_some_and(|percent| percent >= SHORT_PERCENT);
         term.is_short.store(is_short, Ordering::Relaxed);
         let Some(mirror) = self.shared.mirror() else { return };
-        if self.growth.as_ref().is_none_or(|(epoch, _)| *epoch != term.writer.epoch) {
-            if self.begin_growth(term).is_err() {
-                return;
-            }
+        let is_new = self.growth.as_ref().is_none_or(|(epoch, _)| *epoch != term.writer.epoch);
+        if is_new && self.begin_growth(term).is_err() {
+            return;
         }
         let Some((_, growth)) = &mut self.growth else { return };
         if !self.shared.may_trim() {
