@@ -102,6 +102,8 @@ struct Restores {
     /// Claims of dead leaders that a guardian knows of.
     claims: Vec<Writer>,
     operator: Operator,
+    /// Whether nodes get the names of others.
+    has_doubles: bool,
     /// How often a leader writes, in a thousand turns.
     writes: u64,
     /// The highest frame that anybody was told is committed, and of which log.
@@ -186,6 +188,7 @@ impl Restores {
             backups: Vec::new(),
             claims: Vec::new(),
             operator,
+            has_doubles: seed % 8 == 7,
             writes,
             given: 0,
             given_log: identity.fence_base,

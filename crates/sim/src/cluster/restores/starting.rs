@@ -17,7 +17,7 @@ impl Restores {
         if self.random.chance(30) {
             self.count += 1;
             self.machines[number].name = format!("r{}", self.count);
-        } else if self.random.chance(20) {
+        } else if self.has_doubles && self.random.chance(100) {
             // Somebody gave it the name of another node.
             let other = self.random.below(self.machines.len() as u64) as usize;
             self.machines[number].name = self.machines[other].name.clone();
