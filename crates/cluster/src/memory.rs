@@ -28,6 +28,12 @@ impl Memory {
         Self { root: root.to_owned(), written: Mutex::default() }
     }
 
+    /// The data directory.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// What is on disk. `tenure cluster adopt` may have written there while no node did.
     ///
     /// # Errors

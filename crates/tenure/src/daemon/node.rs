@@ -23,7 +23,6 @@ pub(crate) use guardian::guard_leader;
 pub(crate) use interlock::InterlockError;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,17 +156,15 @@ pub(crate) fn run(
     let keys = Keys::under(&cluster.prefix);
     let mut warnings = interlock::check(&store, STORE_WITHIN).map_err(NodeError::from)?;
     let disk: SharedDisk = Arc::new(RealDisk);
-    let memory = Arc::new(Memory::at(&plan.data_dir));
     let finding = Finding {
         store: Arc::clone(&store),
         keys: keys.clone(),
         disk: Arc::clone(&disk),
-        root: plan.data_dir.clone(),
+        memory: Arc::new(Memory::at(&plan.data_dir)),
         log: plan.log.clone(),
         address: cluster.address.clone(),
         writer_ttl_ms: cluster.writer_ttl_ms,
         node: cluster.node.clone(),
-        memory: Arc::clone(&memory),
     };
     let booted = finding.find_log()?;
     warnings.extend(booted.recovery.warnings());
@@ -187,7 +184,7 @@ pub(crate) fn run(
         Arc::clone(&store),
         keys,
         random_hex(),
-        memory,
+        Arc::clone(&finding.memory),
         booted.known.clone(),
     );
     let passing = Passing::new(Arc::clone(&shared), cluster.ca_pem.as_deref(), cluster.own_pem.as_ref())
@@ -260,8 +257,7 @@ pub(crate) fn run(
         .map(|(directory, breadcrumb)| breadcrumb::publish(&directory, &breadcrumb))
         .transpose()?;
     let playing = parts.play(first, stage.clone(), stopped.clone());
-    let pulse = pulse::start(Arc::clone(&shared));
-    let remembering = remembering::start(Arc::clone(&shared));
+    let (pulse, remembering) = (pulse::start(Arc::clone(&shared)), remembering::start(Arc::clone(&shared)));
     let tending = keeper::start(Arc::clone(&shared), runtime.handle());
     let bringing = history::start(Arc::clone(&shared), &plan.host, stage.clone(), runtime.handle(), &stopped);
     started(Started {
@@ -326,12 +322,11 @@ struct Finding {
     store: Arc<EtcdStore>,
     keys: Keys,
     disk: SharedDisk,
-    root: PathBuf,
+    memory: Arc<Memory>,
     log: super::LogPlan,
     address: String,
     writer_ttl_ms: u64,
     node: String,
-    memory: Arc<Memory>,
 }
 
 impl Finding {
@@ -348,7 +343,7 @@ impl Finding {
             store: &*self.store,
             keys: &self.keys,
             disk: Arc::clone(&self.disk),
-            root: &self.root,
+            root: self.memory.root(),
             options,
             secret: random_hex(),
             writer_ttl_ms: self.writer_ttl_ms,
