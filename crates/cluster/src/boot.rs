@@ -3,22 +3,24 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tenure_log::{CopyOf, FileLogOptions, Lsn, Mirror, Moment, OpenError, Recovery, SharedDisk};
 
 use crate::follow::FRAMES_PER_READ;
 use crate::keys::Keys;
+use crate::listing::removal;
+use crate::memory::Memory;
+use crate::remote::lock;
 use crate::store::{Compare, Op, Store, StoreError, Txn};
-use crate::trust::{Forgot, Misfit, Progress, Remembered};
+use crate::trust::{Forgot, Misfit, Progress, Remembered, Trust};
 use crate::values::{
     Beat, FORMAT, Floor, Head, Meta, Node, Standing, State, ValueError, Writer, decode, encode,
 };
 
 /// How long a step of this may take.
 const WITHIN: Duration = Duration::from_secs(5);
-/// Where a node remembers which log it follows.
-const REMEMBERED: &str = "cluster.json";
 /// Tries to mark a store that changes meanwhile.
 const MARK_TRIES: usize = 3;
 
@@ -129,13 +131,13 @@ pub struct BootOptions<'a> {
     pub memory: String,
 }
 
-/// Finds the log, begins one if there has never been any, and opens the copy. A store that has forgotten what this
+/// Finds the log, begins one if there has never been any, and opens the copy. `memory` is that of the same directory. A store that has forgotten what this
 /// machine knows is marked, so that nobody goes on with it.
 ///
 /// # Errors
 /// When what is found does not fit together.
-pub fn boot(with: &BootOptions<'_>) -> Result<Booted, BootError> {
-    let remembered = recall(with.root)?;
+pub fn boot(with: &BootOptions<'_>, memory: &Memory) -> Result<Booted, BootError> {
+    let remembered = memory.recall()?;
     let meta = match read_meta(with)? {
         Some(meta) => meta,
         None if remembered.is_some() => return Err(BootError::MetaMissing),
@@ -190,7 +192,7 @@ pub fn boot(with: &BootOptions<'_>) -> Result<Booted, BootError> {
     if known.memory.is_empty() {
         known.memory.clone_from(&with.memory);
     }
-    remember(with.root, &known)?;
+    memory.write_down(|| known.clone())?;
     Ok(Booted { meta, mirror, recovery, known, put_aside })
 }
 
@@ -280,6 +282,36 @@ pub fn mark(
         }
     }
     Ok(false)
+}
+
+/// What came of removing a node from the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// No node waits for it any more.
+    Done,
+    /// Neither the list nor this node knows it.
+    Unknown,
+    /// Its entry was changed meanwhile: it reported, so it is not lost, or another operator removed it.
+    Changed,
+}
+
+/// Removes a node that is lost for good from the list, as an operator wants it. Nobody waits for this with `trust`.
+///
+/// # Errors
+/// When the store does not answer. It may have been done.
+pub fn forget(
+    store: &dyn Store,
+    keys: &Keys,
+    name: &str,
+    trust: &Mutex<Trust>,
+) -> Result<Removed, StoreError> {
+    let key = keys.node(name);
+    let found = store.range(&key, &format!("{key}\0"), 1, WITHIN)?.found;
+    let before = found.first().map(|found| &*found.value);
+    let listed = before.and_then(|before| decode("nodes", before).ok());
+    let Some(entry) = lock(trust).forget(name, listed.as_ref()) else { return Ok(Removed::Unknown) };
+    let stepped = store.step(&removal(keys, name, before, &entry), WITHIN)?;
+    Ok(if stepped.held { Removed::Done } else { Removed::Changed })
 }
 
 /// Copies a whole log that nobody writes any more, as far as the store has it.
@@ -500,52 +532,4 @@ pub(crate) fn first_keys(keys: &Keys, meta: &Meta, head: &Head, writer_ttl_ms: u
         ],
         otherwise: Vec::new(),
     }
-}
-
-/// What this machine remembers.
-///
-/// # Errors
-/// When it cannot be read.
-pub fn recall(root: &Path) -> Result<Option<Remembered>, BootError> {
-    let path = root.join(REMEMBERED);
-    match std::fs::read(&path) {
-        Ok(bytes) => Ok(Some(decode("what this machine remembers", &bytes)?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(BootError::Io { action: "read", path, source }),
-    }
-}
-
-/// A file that its owner alone can read.
-fn private_file(path: &Path) -> io::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
-}
-
-/// An operator's command may run as another user than the node.
-fn keep_owner(of: &Path, file: &std::fs::File) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt, fchown};
-    let Ok(before) = std::fs::metadata(of) else { return Ok(()) };
-    let now = file.metadata()?;
-    if (before.uid(), before.gid()) == (now.uid(), now.gid()) {
-        return Ok(());
-    }
-    fchown(file, Some(before.uid()), Some(before.gid()))
-}
-
-/// Remembers, durably.
-///
-/// # Errors
-/// When the disk refuses.
-pub fn remember(root: &Path, what: &Remembered) -> Result<(), BootError> {
-    let path = root.join(REMEMBERED);
-    let temporary = root.join(format!("{REMEMBERED}.part"));
-    let written = || -> io::Result<()> {
-        let mut file = private_file(&temporary)?;
-        keep_owner(&path, &file)?;
-        io::Write::write_all(&mut file, &encode(what))?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, &path)?;
-        std::fs::File::open(root)?.sync_all()
-    };
-    written().map_err(|source| BootError::Io { action: "write", path: path.clone(), source })
 }

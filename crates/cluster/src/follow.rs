@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure_log::{Batch, CopyError, frame};
+use tenure_log::{Batch, CopyError, Moment, OrderedLog, frame};
 
 use crate::claim::{Claimed, Lookout, Next};
 use crate::keys::Keys;
@@ -412,7 +412,30 @@ impl Follower {
         let term = Term::begin(self.keys.clone(), self.salt, *won)?;
         let head = *term.head();
         // It proves life from here on: neither what is copied now nor this machine's disk may cost the claim.
-        let log = RemoteLog::new(Arc::clone(&self.store), &self.mirror, term, self.clock, tick);
+        let mut log = RemoteLog::new(Arc::clone(&self.store), &self.mirror, term, self.clock, tick);
+        match self.copy_under_claim(&log, &head, copied) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            // What a store lacks is marked there, by which no claim stands any more.
+            Err(error @ FollowError::Forgot(_)) => return Err(error),
+            Err(error) => {
+                // Other nodes need not wait for the silence of a node that cannot lead.
+                let _ = log.close(Moment::default());
+                return Err(error);
+            }
+        }
+        self.tell();
+        log.goes_on();
+        Ok(Some(FollowEnd::Won { log: Box::new(log), tick }))
+    }
+
+    /// Copies what is missing up to the end of the log at the claim. `false`: another claim stands.
+    fn copy_under_claim(
+        &mut self,
+        log: &RemoteLog,
+        head: &Head,
+        copied: &mut dyn FnMut(Batch) -> bool,
+    ) -> Result<bool, FollowError> {
         loop {
             let last = lock(&self.mirror).last_frame();
             if last >= head.frame {
@@ -423,7 +446,7 @@ impl Follower {
                 nap(Duration::from_millis(20));
             }
             if log.is_over() {
-                return Ok(None);
+                return Ok(false);
             }
         }
         let copied_upto = {
@@ -437,9 +460,7 @@ impl Follower {
             let what = of_store.lacks(&of_copy).unwrap_or_else(|| "its last frame is another one".to_owned());
             return Err(Forgot { who: log.writer().node, what }.into());
         }
-        self.tell();
-        log.goes_on();
-        Ok(Some(FollowEnd::Won { log: Box::new(log), tick }))
+        Ok(true)
     }
 
     fn tell(&self) {

@@ -253,8 +253,7 @@ impl Growth {
                 tended => return Ok(Some(tended)),
             }
         }
-        self.compact(store, quota_bytes, revision)?;
-        Ok(None)
+        Ok((!self.compact(store, quota_bytes, revision)?).then_some(Tended::Fenced))
     }
 
     /// Decides whether a snapshot is put into the store now. `Some`: it is not.
@@ -481,9 +480,10 @@ impl Growth {
 
     /// Lets go of what keys had before: up to the trim before the last one, so that a reader from before a trim has
     /// had until the next one; and without a trim, all but so many revisions. Counts what the store has, not what this process wrote.
-    fn compact(&mut self, store: &dyn Store, quota_bytes: u64, revision: u64) -> Result<(), StoreError> {
+    /// `false`: another claim stands, whose matter this is.
+    fn compact(&mut self, store: &dyn Store, quota_bytes: u64, revision: u64) -> Result<bool, StoreError> {
         if !self.compacts {
-            return Ok(());
+            return Ok(true);
         }
         let kept = match quota_bytes {
             0 => REVISIONS_KEPT,
@@ -492,11 +492,24 @@ impl Growth {
         let grown = revision.saturating_sub(self.compacted.max(self.compact_at.unwrap_or(0)));
         let without_trim = (grown >= kept.saturating_mul(2)).then(|| revision.saturating_sub(kept));
         if let Some(upto) = self.compact_at.max(without_trim).filter(|upto| *upto > 0) {
+            if !self.stands(store)? {
+                return Ok(false);
+            }
             store.compact(upto, WITHIN)?;
             self.compacted = self.compacted.max(upto);
         }
         self.compact_at = None;
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether this writer's claim stands. A compaction compares nothing: this is the step before it that does.
+    fn stands(&self, store: &dyn Store) -> Result<bool, StoreError> {
+        let key = self.keys.writer();
+        // It deletes nothing, and makes this a write: no store answers that with what it had a while ago, and a store that is
+        // full takes it.
+        let nothing = Op::Delete { from: format!("{key}\0"), to: format!("{key}\0\0") };
+        let txn = Txn { compares: vec![self.mine.clone()], then: vec![nothing], otherwise: Vec::new() };
+        Ok(store.step(&txn, WITHIN)?.held)
     }
 }
 
@@ -579,7 +592,7 @@ mod tests {
     use crate::store::{KeyValue, Ranged, Stepped, Watching};
     use std::sync::Mutex;
 
-    /// The floor alone, every step of which is done, and what was compacted.
+    /// The floor and the claim alone, and what was compacted.
     #[derive(Default)]
     struct FloorStore(Mutex<Inner>);
 
@@ -588,6 +601,8 @@ mod tests {
         revision: u64,
         floor: Option<KeyValue>,
         compacted: Vec<u64>,
+        /// The value of the claim that stands.
+        writer: Vec<u8>,
     }
 
     impl FloorStore {
@@ -609,14 +624,22 @@ mod tests {
     impl Store for FloorStore {
         fn step(&self, txn: &Txn, _: Duration) -> Result<Stepped, StoreError> {
             let mut inner = self.inner();
-            inner.revision += 1;
-            let revision = inner.revision;
+            let writer = Keys::under("t").writer();
+            let mut compares = txn.compares.iter();
+            let is_fenced = compares.any(|compare| {
+                matches!(compare, Compare::Value { key, value } if *key == writer && *value != inner.writer)
+            });
+            if is_fenced {
+                return Ok(Stepped { held: false, found: Vec::new(), revision: inner.revision });
+            }
             for op in &txn.then {
                 if let Op::Put { key, value } = op {
+                    inner.revision += 1;
+                    let revision = inner.revision;
                     inner.floor = Some(KeyValue { key: key.clone(), value: value.clone(), revision });
                 }
             }
-            Ok(Stepped { held: true, found: Vec::new(), revision })
+            Ok(Stepped { held: true, found: Vec::new(), revision: inner.revision })
         }
 
         fn range(&self, from: &str, _: &str, _: usize, _: Duration) -> Result<Ranged, StoreError> {
@@ -702,6 +725,19 @@ mod tests {
             assert!(oldest == 0 || revision - oldest >= kept, "readers have time");
         }
         assert!(oldest > 0);
+    }
+
+    // It went on for as long as its process ran, beside the leader, and by what its own term had found.
+    #[test]
+    fn a_former_leader_compacts_nothing_any_more() {
+        let (store, quota) = (store(), 2 << 30);
+        let kept = quota / QUOTA_BYTES_PER_REVISION;
+        let mut former = begins(&store);
+        assert_eq!(former.let_go(&store, quota, 3 * kept).unwrap(), None);
+        assert_eq!(store.compacted(), [2 * kept], "its claim stands, whether or not it has authority");
+        store.inner().writer = b"of the next leader".to_vec();
+        assert_eq!(former.let_go(&store, quota, 9 * kept).unwrap(), Some(Tended::Fenced));
+        assert!(store.compacted().is_empty());
     }
 
     #[test]

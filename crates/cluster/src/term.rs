@@ -225,6 +225,9 @@ impl Term {
     }
 
     /// The step that appends a batch. The batch in flight is sent again as it was.
+    ///
+    /// # Panics
+    /// When another batch is in flight.
     pub fn append(&mut self, batch: &Batch) -> Txn {
         match &self.flight {
             Some(flight) if flight.batch == batch.id() && !has(Planted::UnknownResentElsewhere) => {
@@ -236,6 +239,8 @@ impl Term {
                 {
                     (self.head, self.head_bytes) = (flight.head, flight.head_bytes);
                 }
+                // One that was forgotten could land, and what it says would be nobody's.
+                assert!(self.flight.is_none(), "invariant: no other frame is sent while one may still land");
                 let mut bytes = Vec::with_capacity(batch.payload().len() + 128);
                 let end = self.head.end().follow(batch, self.salt, &mut bytes);
                 self.take_off(bytes, end)
@@ -452,5 +457,60 @@ impl Term {
 
     fn value(&self, key: String, value: &[u8]) -> Compare {
         Compare::Value { key, value: value.to_vec() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_log::{BatchBuilder, Lsn};
+
+    use super::*;
+
+    fn term() -> Term {
+        let me = String::new();
+        let writer = Writer {
+            epoch: 7,
+            claim: "c".to_owned(),
+            node: me.clone(),
+            incarnation: me.clone(),
+            url: me,
+            writer_ttl_ms: 3_000,
+            tick: 0,
+            wall_ms: 0,
+            standing: Standing::Writes,
+        };
+        let won = Won {
+            writer_bytes: encode(&writer),
+            writer,
+            head_bytes: encode(&Head::default()),
+            beat_bytes: encode(&Beat::default()),
+            beats: 0,
+            sent_ms: 0,
+            tick: 0,
+        };
+        Term::begin(Keys::under("t"), 1, won).unwrap()
+    }
+
+    fn batch(number: u64) -> Batch {
+        let id = (0..number).fold(BatchId::first(7), |id, _| id.next());
+        let mut batch = BatchBuilder::new(id, Lsn(1), Moment::default());
+        batch.push(1, b"x").unwrap();
+        batch.finish()
+    }
+
+    #[test]
+    fn a_batch_in_flight_is_sent_again_as_it_was() {
+        let mut term = term();
+        let sent = term.append(&batch(0));
+        assert_eq!(term.append(&batch(0)), sent);
+    }
+
+    // Without the assertion the one in flight was forgotten, and could still land.
+    #[test]
+    #[should_panic(expected = "no other frame is sent while one may still land")]
+    fn no_other_batch_is_sent_while_one_is_in_flight() {
+        let mut term = term();
+        let _ = term.append(&batch(0));
+        let _ = term.append(&batch(1));
     }
 }

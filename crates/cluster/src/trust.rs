@@ -206,6 +206,22 @@ impl Remembered {
         self.memory == memory || self.former.iter().any(|former| former == memory)
     }
 
+    /// What is remembered next, where this was written down before: no number falls within a generation, and no earlier
+    /// generation comes back.
+    #[must_use]
+    pub fn risen(&self, known: Self) -> Self {
+        if known.generation > self.generation {
+            return known;
+        }
+        if (known.log_id, known.generation) != (self.log_id, self.generation) {
+            return self.clone();
+        }
+        let mut risen = known;
+        let known = std::mem::replace(&mut risen.progress, self.progress.clone());
+        risen.progress.raise(&known);
+        risen
+    }
+
     /// What counts of this memory when its node starts with the log that the store has now. Of an earlier generation only
     /// whose memory it is counts: the rest was looked at when the log was adopted or moved.
     ///
@@ -449,6 +465,11 @@ impl Trust {
         }
     }
 
+    /// A node with this memory answers after all: this node did not come in its place.
+    pub fn lives(&mut self, memory: &str) {
+        self.known.former.retain(|former| former != memory);
+    }
+
     fn conclude(&mut self) {
         if self.is_listed && self.is_all_heard() {
             self.is_doubtful = false;
@@ -546,6 +567,15 @@ mod tests {
         // As earlier versions wrote it.
         trust.listed(0, &[("b".to_owned(), Node { is_forgotten: true, ..Node::default() })]);
         assert!(trust.missing().is_empty());
+    }
+
+    #[test]
+    fn a_node_does_not_answer_for_a_memory_whose_node_lives() {
+        let mut trust = trust("a", &[]);
+        trust.replaces("of a before");
+        trust.replaces("of a once");
+        trust.lives("of a before");
+        assert_eq!(trust.remembered().former, ["of a once"]);
     }
 
     // The entry of the new node replaced that of the forgotten node, and other nodes waited for it again.

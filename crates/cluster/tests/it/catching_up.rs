@@ -6,11 +6,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure_cluster::Seen;
 use tenure_cluster::store::{Changed, Ranged, Stepped, Store, StoreError, Txn, WatchEnded, Watching};
-use tenure_log::{AppendOutcome, Moment, OrderedLog};
+use tenure_cluster::values::{self, Standing};
+use tenure_cluster::{FollowError, RemoteLog, Seen, SharedMirror};
+use tenure_log::{AppendOutcome, Batch, Moment, OrderedLog};
 
-use crate::members::wait_until;
+use crate::members::{SOON, wait_until};
 use crate::remote::{Node, TTL_MS, keys};
 use crate::remote_faults::over_both;
 use crate::support::{Writer, read_all};
@@ -91,39 +92,84 @@ impl Watching for DeafWatch {
     }
 }
 
-/// Without barriers another node would claim from it before it has read everything.
-#[test]
-fn whoever_claims_far_behind_sends_barriers_between_its_reads() {
-    over_both(|store| {
+/// A node that is behind when the log is given up: frames are not answered before its claim.
+struct Behind {
+    slow: Arc<Slow>,
+    node: Arc<Node>,
+    old: RemoteLog,
+    _first: Node,
+}
+
+impl Behind {
+    fn over(store: Arc<dyn Store>) -> Self {
         let first = Node::at(Arc::clone(&store), "a");
-        let mut old = first.claim();
+        let old = first.claim();
         let slow = Arc::new(Slow {
             under: store,
             is_deaf: Arc::default(),
             is_claimed: AtomicBool::new(false),
             sent: Mutex::default(),
         });
-        let behind = Node::at(Arc::clone(&slow) as Arc<dyn Store>, "b");
+        let node = Arc::new(Node::at(Arc::clone(&slow) as Arc<dyn Store>, "b"));
+        Self { slow, node, old, _first: first }
+    }
+
+    /// Lets the node claim once it has caught up and then missed so many frames. Gives what came of it, and the epoch before.
+    fn claims_after(
+        &mut self,
+        frames: u64,
+        mut copied: impl FnMut(Batch) -> bool + Send + 'static,
+    ) -> (Result<(RemoteLog, SharedMirror), FollowError>, u64) {
+        let (slow, node, old) = (&self.slow, Arc::clone(&self.node), &mut self.old);
         let (seen, may_claim) = (Arc::new(Mutex::new(Seen::default())), Arc::new(AtomicBool::new(false)));
-        let (sees, may, sends) = (Arc::clone(&seen), Arc::clone(&may_claim), Arc::clone(&slow));
-        let claiming = std::thread::spawn(move || {
-            let (log, _) = behind.claim_when(&mut |_| true, sees, &|| may.load(Ordering::SeqCst)).unwrap();
-            let sent = std::mem::take(&mut *sends.sent.lock().unwrap());
-            (log.writer_epoch(), read_all(&log).len() as u64, sent)
-        });
+        let (sees, may) = (Arc::clone(&seen), Arc::clone(&may_claim));
+        let claiming =
+            std::thread::spawn(move || node.claim_when(&mut copied, sees, &|| may.load(Ordering::SeqCst)));
         wait_until("it has caught up", || seen.lock().unwrap().caught_up);
         slow.is_deaf.store(true, Ordering::SeqCst);
         // What it wrote at its start was no claim.
         slow.is_claimed.store(false, Ordering::SeqCst);
         slow.sent.lock().unwrap().clear();
-        let mut writer = Writer::new(&old);
-        for _ in 0..FRAMES {
-            writer.append(&mut old, &[b"missing"]);
+        let mut writer = Writer::new(old);
+        for _ in 0..frames {
+            writer.append(old, &[b"missing"]);
         }
         let before = old.writer_epoch();
         assert!(matches!(old.close(Moment::default()), AppendOutcome::Committed { .. }));
         may_claim.store(true, Ordering::SeqCst);
-        let (epoch, records, sent) = claiming.join().unwrap();
+        (claiming.join().unwrap(), before)
+    }
+}
+
+/// Its claim stood until it had been silent for the leader ttl.
+#[test]
+fn whoever_cannot_apply_what_it_reads_under_its_claim_resigns() {
+    over_both(|store| {
+        let mut behind = Behind::over(Arc::clone(&store));
+        let is_deaf = Arc::clone(&behind.slow.is_deaf);
+        // Up to its claim it applies everything.
+        let (claimed, before) = behind.claims_after(3, move |_| !is_deaf.load(Ordering::SeqCst));
+        assert!(matches!(claimed, Err(FollowError::Unapplied)), "{:?}", claimed.err());
+        let found = store.step(&Txn::fresh(&[keys().writer()]), SOON).unwrap().found;
+        let writer: values::Writer = values::decode("writer", found[0].as_ref().unwrap()).unwrap();
+        assert_eq!((writer.epoch, writer.node.as_str()), (before + 1, "b"), "it claimed");
+        assert_eq!(writer.standing, Standing::Resigned);
+        // The next one begins at once where the log ended.
+        assert_eq!(read_all(&Node::at(store, "c").claim()).len(), 3);
+    });
+}
+
+/// Without barriers another node would claim from it before it has read everything.
+#[test]
+fn whoever_claims_far_behind_sends_barriers_between_its_reads() {
+    over_both(|store| {
+        let mut behind = Behind::over(store);
+        let slow = Arc::clone(&behind.slow);
+        let (claimed, before) = behind.claims_after(FRAMES, |_| true);
+        // Barriers of its term come after what it read under its claim.
+        let sent = std::mem::take(&mut *slow.sent.lock().unwrap());
+        let (log, _) = claimed.unwrap();
+        let (epoch, records) = (log.writer_epoch(), read_all(&log).len() as u64);
         assert_eq!((epoch, records), (before + 1, FRAMES));
         let reads = sent.iter().filter(|sent| **sent == Sent::Read).count() as u64;
         assert!(reads * READ.as_millis() as u64 > TTL_MS * 4, "{reads} reads take no time");

@@ -14,7 +14,7 @@ use tenure_cluster::store::{Op, Store, Txn};
 use tenure_cluster::values::{
     Beat, Floor, Head, Meta, Node as NodeValue, Standing, State, Writer, decode, encode,
 };
-use tenure_cluster::{BootError, Keys, Progress, Remembered, recall};
+use tenure_cluster::{BootError, Keys, Memory, Progress, Remembered};
 use tenure_log::{Lsn, OrderedLog, frame};
 
 use crate::memory::MemoryStore;
@@ -162,7 +162,7 @@ fn what_must_not_be_served_is_still_refused() {
 fn a_node_still_knows_what_it_remembered() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("cluster.json"), golden("cluster.json")).unwrap();
-    let remembered = recall(directory.path()).unwrap();
+    let remembered = Memory::at(directory.path()).recall().unwrap();
     let progress = Progress { epoch: 1, revision: 7, ..Progress::default() };
     let expected =
         Remembered { log_id: 13_711_306_625_647_117_924, generation: 1, progress, ..Remembered::default() };

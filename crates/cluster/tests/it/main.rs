@@ -17,6 +17,7 @@ mod members;
 mod memory;
 mod remote;
 mod remote_faults;
+mod removing;
 mod stuck;
 #[path = "../../../log/tests/it/support.rs"]
 #[expect(dead_code, reason = "shared with the log's own tests, which use more of it")]

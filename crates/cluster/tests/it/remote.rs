@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tenure_cluster::store::Store;
 use tenure_cluster::{
-    BootError, BootOptions, Booted, Claimant, Clock, FollowEnd, FollowError, Follower, Keys, Lookout,
+    BootError, BootOptions, Booted, Claimant, Clock, FollowEnd, FollowError, Follower, Keys, Lookout, Memory,
     RemoteLog, Seen, SharedMirror, Trust, boot,
 };
 use tenure_log::{AppendOutcome, Batch, Moment, OrderedLog, RealDisk, SharedDisk};
@@ -67,7 +67,7 @@ impl Node {
             node: &self.name,
             memory: format!("memory of {}", self.name),
         };
-        boot(&with)
+        boot(&with, &Memory::at(self.directory()))
     }
 
     /// Claims the log and opens a term.

@@ -24,8 +24,8 @@ use std::time::Duration;
 use tenure_cluster::store::{Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
 use tenure_cluster::values::{Floor, Head, Meta, Node, Writer, decode, encode};
 use tenure_cluster::{
-    Beaten, Claimed, Keys, Lookout, Next, Peer, Progress, Remembered, TOUCH_MS, Term, Told, Trust, Written,
-    mark, resignation_of_dead,
+    Beaten, Claimed, Keys, Listing, Lookout, Next, Peer, Progress, Remembered, TOUCH_MS, Term, Told, Trust,
+    Written, mark, resignation_of_dead,
 };
 use tenure_kernel::RecordKind;
 use tenure_log::{BatchBuilder, BatchId, Genesis, Identity, Lsn, Moment};
@@ -102,6 +102,8 @@ struct Restores {
     /// Claims of dead leaders that a guardian knows of.
     claims: Vec<Writer>,
     operator: Operator,
+    /// Whether nodes get the names of others.
+    has_doubles: bool,
     /// How often a leader writes, in a thousand turns.
     writes: u64,
     /// The highest frame that anybody was told is committed, and of which log.
@@ -186,6 +188,7 @@ impl Restores {
             backups: Vec::new(),
             claims: Vec::new(),
             operator,
+            has_doubles: seed % 8 == 7,
             writes,
             given: 0,
             given_log: identity.fence_base,
@@ -268,6 +271,7 @@ impl Restores {
         for healing in 0..HEALINGS {
             for number in 0..MACHINES {
                 (self.machines[number].cut_until, self.machines[number].paused_until) = (0, 0);
+                self.rename_double(number);
                 self.start(number)?;
             }
             for _ in 0..60 {
@@ -291,6 +295,15 @@ impl Restores {
         }
         let text = format!("nobody leads, whatever an operator does: {:?}", self.progress());
         Err(Violation::new("a_whole_cluster_is_led", text))
+    }
+
+    /// An operator gives each node a name of its own, as the node that does not start says.
+    fn rename_double(&mut self, number: usize) {
+        if self.machines[..number].iter().any(|other| other.name == self.machines[number].name) {
+            self.stop(number);
+            self.count += 1;
+            self.machines[number].name = format!("r{}", self.count);
+        }
     }
 
     fn meta(&self) -> Meta {
@@ -442,7 +455,9 @@ impl Restores {
         let is_due = !life.trust.is_doubtful() && self.now >= life.listed_ms + LIST_MS;
         if is_due || life.trust.wants_listing() {
             life.listed_ms = self.now;
-            self.enlist(number, life, &name, &nodes);
+            if !self.enlist(number, life, &name, &nodes) {
+                return Ok(false);
+            }
         }
         self.claim(number, life, &name)?;
         Ok(true)
@@ -516,16 +531,27 @@ impl Restores {
         })
     }
 
-    fn enlist(&mut self, number: usize, life: &mut Life, name: &str, nodes: &[(String, Node)]) {
+    /// `false`: another run has the name.
+    fn enlist(&mut self, number: usize, life: &mut Life, name: &str, nodes: &[(String, Node)]) -> bool {
+        let mut listing = Listing::new(&self.keys, name, &life.incarnation);
+        listing.read(self.shelf.now().get(&self.keys.node(name)));
+        if let Some(url) = listing.asks() {
+            let me = Peer { node: name.to_owned(), url: self.machines[number].url.clone() };
+            let told = self.told_at(&url, number, life, me);
+            if let Err(double) = listing.answered(&url, told.as_ref()) {
+                self.line(format_args!("{name} ends: {} answers for its name", double.url));
+                return false;
+            }
+        }
         let memory = life.trust.remembered().memory.clone();
-        let mut then = Vec::new();
+        let mut former = Vec::new();
         for (listed, node) in nodes {
             if listed == name && node.memory != memory {
                 life.trust.replaces(&node.memory);
                 self.machines[number].disk = Some(life.trust.remembered().clone());
             } else if listed != name && node.memory == memory {
                 let key = self.keys.node(listed);
-                then.push(Op::Delete { to: format!("{key}\0"), from: key });
+                former.push(Op::Delete { to: format!("{key}\0"), from: key });
             }
         }
         let node = Node {
@@ -535,10 +561,13 @@ impl Restores {
             forgotten: life.trust.removed().to_vec(),
             ..Node::default()
         };
-        then.push(Op::Put { key: self.keys.node(name), value: encode(&node) });
-        if let Ok(stepped) = self.shelf.step(&Txn { then, ..Txn::default() }, Duration::ZERO) {
+        let Some(txn) = listing.put(&node, former) else { return true };
+        if let Ok(stepped) = self.shelf.step(&txn, Duration::ZERO)
+            && listing.stepped(&node, &stepped)
+        {
             life.trust.enlisted(self.now, stepped.revision);
         }
+        true
     }
 
     fn claim(&mut self, number: usize, life: &mut Life, name: &str) -> Result<(), Violation> {

@@ -15,6 +15,7 @@ mod keeper;
 mod part;
 mod passing;
 mod pulse;
+mod remembering;
 mod secrets;
 mod shared;
 
@@ -22,14 +23,12 @@ pub(crate) use guardian::guard_leader;
 pub(crate) use interlock::InterlockError;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_cluster::etcd::{EtcdOpenError, EtcdOptions, EtcdStore};
 use tenure_cluster::store::Store;
-use tenure_cluster::values::{Node as NodeValue, decode};
-use tenure_cluster::{BootError, BootOptions, Booted, Clock, Keys, boot};
+use tenure_cluster::{BootError, BootOptions, Booted, Clock, Double, Keys, Listing, Memory, boot};
 use tenure_engine::host::{boot_us, read_clocks};
 use tenure_faces::{Stage, Vitals};
 use tenure_history::rfc3339;
@@ -87,19 +86,22 @@ pub(crate) enum NodeError {
     #[error("cannot use the CAs of --cluster-ca: {0}")]
     Roots(String),
     /// Another node has this name.
-    #[error("another node is called {name:?} and answers at {url}; give each node a unique name with --node")]
-    Double {
-        /// The name.
-        name: String,
-        /// Where the other answers.
-        url: String,
-    },
+    #[error(
+        "another node is called {:?} and answers at {}; give each node a unique name with --node", .0.name, .0.url
+    )]
+    Double(Double),
     /// Other nodes would not reach it.
     #[error(transparent)]
     Unheard(#[from] hearing::UnheardError),
     /// The state cannot be rebuilt from the copy.
     #[error("cannot replay the local log")]
     Replay(#[from] tenure_engine::RecoverError),
+}
+
+impl From<Double> for NodeError {
+    fn from(double: Double) -> Self {
+        Self::Double(double)
+    }
 }
 
 impl NodeError {
@@ -122,9 +124,7 @@ impl NodeError {
                 _ => None,
             },
             Self::Unheard(unheard) => Some(unheard.hint()),
-            Self::Etcd(_) | Self::Interlock(_) | Self::Roots(_) | Self::Double { .. } | Self::Replay(_) => {
-                None
-            }
+            Self::Etcd(_) | Self::Interlock(_) | Self::Roots(_) | Self::Double(_) | Self::Replay(_) => None,
         }
     }
 }
@@ -160,7 +160,7 @@ pub(crate) fn run(
         store: Arc::clone(&store),
         keys: keys.clone(),
         disk: Arc::clone(&disk),
-        root: plan.data_dir.clone(),
+        memory: Arc::new(Memory::at(&plan.data_dir)),
         log: plan.log.clone(),
         address: cluster.address.clone(),
         writer_ttl_ms: cluster.writer_ttl_ms,
@@ -184,7 +184,7 @@ pub(crate) fn run(
         Arc::clone(&store),
         keys,
         random_hex(),
-        plan.data_dir.clone(),
+        Arc::clone(&finding.memory),
         booted.known.clone(),
     );
     let passing = Passing::new(Arc::clone(&shared), cluster.ca_pem.as_deref(), cluster.own_pem.as_ref())
@@ -257,7 +257,7 @@ pub(crate) fn run(
         .map(|(directory, breadcrumb)| breadcrumb::publish(&directory, &breadcrumb))
         .transpose()?;
     let playing = parts.play(first, stage.clone(), stopped.clone());
-    let pulse = pulse::start(Arc::clone(&shared));
+    let (pulse, remembering) = (pulse::start(Arc::clone(&shared)), remembering::start(Arc::clone(&shared)));
     let tending = keeper::start(Arc::clone(&shared), runtime.handle());
     let bringing = history::start(Arc::clone(&shared), &plan.host, stage.clone(), runtime.handle(), &stopped);
     started(Started {
@@ -307,7 +307,7 @@ pub(crate) fn run(
             Err(_) => Err(DaemonError::StopTooLong { limit: STOP_WITHIN, what: "the log was not given up" }),
         }
     });
-    drop((tending, bringing, pulse));
+    drop((tending, bringing, pulse, remembering));
     let outcome = shared.take_failure().map_or(outcome, |error| Err(error.into()));
     super::remove_socket(addresses.socket.as_deref());
     if let Some(published) = published {
@@ -322,7 +322,7 @@ struct Finding {
     store: Arc<EtcdStore>,
     keys: Keys,
     disk: SharedDisk,
-    root: PathBuf,
+    memory: Arc<Memory>,
     log: super::LogPlan,
     address: String,
     writer_ttl_ms: u64,
@@ -343,32 +343,29 @@ impl Finding {
             store: &*self.store,
             keys: &self.keys,
             disk: Arc::clone(&self.disk),
-            root: &self.root,
+            root: self.memory.root(),
             options,
             secret: random_hex(),
             writer_ttl_ms: self.writer_ttl_ms,
             node: &self.node,
             memory: random_hex(),
         };
-        boot(&with).map_err(|source| NodeError::Boot { address: self.address.clone(), source }.into())
+        boot(&with, &self.memory)
+            .map_err(|source| NodeError::Boot { address: self.address.clone(), source }.into())
     }
 }
 
-/// Two nodes with one name would be one in everybody's eyes.
+/// Two nodes with one name would be one to every other node. One that begins at the same moment is found when this node
+/// puts itself on the list.
 async fn refuse_double(shared: &Arc<NodeShared>) -> Result<(), NodeError> {
     let key = shared.keys.node(&shared.name);
     // A store that does not answer stops the node elsewhere.
     let Ok(ranged) = shared.store.range(&key, &format!("{key}\0"), 1, STORE_WITHIN) else { return Ok(()) };
-    let Some(listed) = ranged.found.first().and_then(|found| decode::<NodeValue>("nodes", &found.value).ok())
-    else {
-        return Ok(());
-    };
-    match shared.passing().memory(&listed.url).await {
-        Some(told) if told.node == shared.name && told.incarnation == listed.incarnation => {
-            Err(NodeError::Double { name: shared.name.clone(), url: listed.url })
-        }
-        Some(_) | None => Ok(()),
-    }
+    let mut listing = Listing::new(&shared.keys, &shared.name, &shared.incarnation);
+    listing.read(ranged.found.first().map(|found| &*found.value));
+    let Some(url) = listing.asks() else { return Ok(()) };
+    let told = shared.passing().memory(&url).await;
+    Ok(listing.answered(&url, told.as_ref())?)
 }
 
 /// Whether what other nodes send to this URL can be read on a network.

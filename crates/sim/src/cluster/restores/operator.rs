@@ -4,11 +4,12 @@
 use super::grants::Copy;
 use super::{Restores, WRITER_TTL_MS, impossible};
 use crate::violation::Violation;
+use std::sync::Mutex;
 use std::time::Duration;
 use tenure_cluster::adopt::{AtHand, Continued, Given, Survey};
-use tenure_cluster::moving;
-use tenure_cluster::store::{Op, Store, Txn};
-use tenure_cluster::values::{Node, decode, encode};
+use tenure_cluster::store::Store;
+use tenure_cluster::values::{Node, decode};
+use tenure_cluster::{Removed, forget, moving};
 use tenure_kernel::codec::FORMAT;
 use tenure_log::Genesis;
 
@@ -181,12 +182,10 @@ impl Restores {
         let Some((_, name)) = waited_for.chain(known).find(|(memory, name)| is_lost(memory, name)) else {
             return;
         };
-        let entry = listed.iter().find(|(listed, _)| *listed == name).map(|(_, node)| node);
-        let Some(entry) = life.trust.forget(&name, entry) else { return };
-        let put = Op::Put { key: self.keys.node(&name), value: encode(&entry) };
-        let _ = self.shelf.step(&Txn { then: vec![put], ..Txn::default() }, Duration::ZERO);
+        let trust = Mutex::new(life.trust.clone());
+        let Ok(Removed::Done) = forget(&self.shelf, &self.keys, &name, &trust) else { return };
         self.tally.removed += 1;
-        self.line(format_args!("{name} is removed: {entry:?}"));
+        self.line(format_args!("{name} is removed"));
     }
 
     /// Whether a memory is on a disk, or one that came in its place.

@@ -14,10 +14,7 @@ impl Restores {
             return Ok(());
         }
         self.tally.starts += 1;
-        if self.random.chance(30) {
-            self.count += 1;
-            self.machines[number].name = format!("r{}", self.count);
-        }
+        self.name_it(number);
         let (now, url) = (self.now, self.machines[number].url.clone());
         let name = self.machines[number].name.clone();
         let (meta, floor, store) = (self.meta(), self.floor(), self.progress());
@@ -77,6 +74,17 @@ impl Restores {
         });
         self.line(format_args!("{name} starts on m{number} in generation {}", meta.generation));
         Ok(())
+    }
+
+    /// Somebody gives a node that starts another name, at times that of another node.
+    fn name_it(&mut self, number: usize) {
+        if self.random.chance(30) {
+            self.count += 1;
+            self.machines[number].name = format!("r{}", self.count);
+        } else if self.has_doubles && self.random.chance(100) {
+            let other = self.random.below(self.machines.len() as u64) as usize;
+            self.machines[number].name = self.machines[other].name.clone();
+        }
     }
 
     fn refuses_to_start(&mut self, name: &str, known: &Remembered, what: &str) -> Result<(), Violation> {

@@ -11,7 +11,7 @@ use serde_json::json;
 use tenure_cluster::adopt::{AtHand, Continued, Given, NotAdmitted, Survey, admit};
 use tenure_cluster::moving;
 use tenure_cluster::values::{Head, Meta};
-use tenure_cluster::{BootOptions, Remembered, copy_whole, recall, remember};
+use tenure_cluster::{self as cluster, BootOptions, Remembered, copy_whole};
 use tenure_engine::host::read_clocks;
 use tenure_history::LogTag;
 use tenure_kernel::codec::FORMAT;
@@ -136,7 +136,7 @@ impl Adopt {
             .map_err(|error| failed(&error))?;
         for memory in &memories {
             let knows = plan.remembered(&memory.remembered);
-            remember(&memory.directory, &knows).map_err(|error| failed(&error))?;
+            cluster::Memory::at(&memory.directory).write_down(|| knows).map_err(|error| failed(&error))?;
         }
         let meta = &plan.meta;
         if printer.json() {
@@ -157,7 +157,7 @@ impl Adopt {
     fn memories(&self, meta: &Meta) -> Result<Vec<Memory>, Failure> {
         let mut memories: Vec<Memory> = Vec::new();
         for directory in &self.data_dir {
-            let found = recall(directory).map_err(|error| failed(&error))?;
+            let found = cluster::Memory::at(directory).recall().map_err(|error| failed(&error))?;
             let before: Vec<&Remembered> = memories.iter().map(|memory| &memory.remembered).collect();
             admit(meta, &before, found.as_ref())
                 .map_err(|error| refusal(error, directory, &self.data_dir))?;

@@ -1,5 +1,5 @@
-//! What a node sees to beside its part: how the store is, who the nodes are, what this machine must remember, and that the
-//! store stays small while this node writes.
+//! What a node sees to beside its part: how the store is, who the nodes are, and that the store stays small while this
+//! node writes.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
@@ -10,9 +10,9 @@ use tenure_api::LeaderChangeKind;
 use tenure_cluster::format::{PIECES, older_than};
 use tenure_cluster::growth::{Growth, QUOTA_BYTES, Tended, quota_for};
 use tenure_cluster::pieces::FORMER_BYTES_MAX;
-use tenure_cluster::store::{Op, Store, Txn};
+use tenure_cluster::store::{Op, Store, StoreError};
 use tenure_cluster::values::{Floor, Node as NodeValue, Standing, decode, encode};
-use tenure_cluster::{Heard, fresh_progress, sync_copy};
+use tenure_cluster::{Double, Heard, Keys, Listing, Told, fresh_progress, sync_copy};
 use tenure_engine::host::read_clocks;
 use tenure_kernel::codec::FORMAT;
 
@@ -39,8 +39,6 @@ const NODES_MAX: usize = 1_000;
 const TELL_EVERY_MS: u64 = 10_000;
 /// How long others may take to start before people are told that they are waited for.
 const ASK_TELL_MS: u64 = 3_000;
-/// How often this machine writes down what it has seen.
-const REMEMBER_EVERY_MS: u64 = 2_000;
 /// Part of the quota above which only what frees something is taken.
 const SHORT_PERCENT: u128 = 80;
 const WITHIN: Duration = Duration::from_secs(2);
@@ -51,11 +49,14 @@ struct Keeper {
     surveyed_ms: u64,
     told_ms: u64,
     told: Option<NodeValue>,
-    remembered_ms: u64,
+    /// This node's name on the list, which no other run may have.
+    listing: Listing,
     growth: Option<(u64, Growth)>,
     /// Where the log begins, as it was read last.
     floor: Option<Floor>,
     agreement: Agreement,
+    /// Whether the list was read since this node runs.
+    is_list_read: bool,
     /// Listed nodes that keep snapshots in the former layout.
     older: Vec<String>,
     /// What lets a snapshot in that does not fit, as it was told last.
@@ -72,16 +73,18 @@ struct Keeper {
 pub(super) fn start(shared: Arc<NodeShared>, runtime: &Runtime) -> Tending {
     let over = Arc::new((Mutex::new(false), Condvar::new()));
     let until = Arc::clone(&over);
+    let listing = Listing::new(&shared.keys, &shared.name, &shared.incarnation);
     let mut keeper = Keeper {
         shared,
         runtime: runtime.clone(),
         surveyed_ms: 0,
         told_ms: 0,
         told: None,
-        remembered_ms: 0,
+        listing,
         growth: None,
         floor: None,
         agreement: Agreement::default(),
+        is_list_read: false,
         older: Vec::new(),
         too_large_told: None,
         growth_told: None,
@@ -133,8 +136,13 @@ impl Keeper {
             }
             self.read_floor();
             self.list_nodes();
-        } else if !self.is_known() {
-            self.list_nodes();
+        } else {
+            if self.floor.is_none() {
+                self.read_floor();
+            }
+            if !self.is_known() || !self.is_list_read {
+                self.list_nodes();
+            }
         }
         self.find_agreement();
         if self.shared.trust().is_doubtful() {
@@ -150,12 +158,6 @@ impl Keeper {
             self.missing_told.clear();
         }
         self.was_known = is_known;
-        if now_ms >= self.remembered_ms + REMEMBER_EVERY_MS {
-            self.remembered_ms = now_ms;
-            if let Err(error) = self.shared.remember() {
-                tracing::warn!(%error, "cannot save the observed state of the store");
-            }
-        }
         match self.shared.term() {
             Some(term) => self.tend(&term),
             None => self.let_go(),
@@ -196,6 +198,11 @@ impl Keeper {
         let Ok(ranged) = self.shared.store.range(&from, &to, NODES_MAX, WITHIN) else {
             return self.shared.read_formats(None);
         };
+        let own = self.shared.keys.node(&self.shared.name);
+        let own = ranged.found.iter().find(|found| found.key == own);
+        if own.is_some() || !ranged.more {
+            self.listing.read(own.map(|found| &*found.value));
+        }
         let named: Vec<(String, Option<NodeValue>)> = ranged
             .found
             .into_iter()
@@ -205,6 +212,7 @@ impl Keeper {
             })
             .collect();
         self.older = older_than(PIECES, named.iter().map(|(name, node)| (name, node.as_ref())));
+        self.is_list_read = true;
         self.shared.read_formats((!ranged.more).then_some(&named));
         self.shared.listed(named.into_iter().filter_map(|(name, node)| Some((name, node?))).collect());
     }
@@ -231,7 +239,10 @@ impl Keeper {
                 engine.take_snapshot_at(lsn);
             }
         });
-        self.shared.differ(differing(floor, &nodes), floor.snapshot_lsn);
+        // What this node reported before it was started again is on the list.
+        if self.is_list_read {
+            self.shared.differ(differing(floor, &nodes), floor.snapshot_lsn);
+        }
     }
 
     /// Whether this node knows what the store may have forgotten, and others know of it.
@@ -247,6 +258,9 @@ impl Keeper {
         for (_, peer) in &missing {
             let passing = self.shared.passing();
             let Some(told) = self.runtime.block_on(passing.memory(&peer.url)) else { continue };
+            if let Err(double) = self.listing.compare(&peer.url, &told) {
+                return self.refuse(&told, double);
+            }
             // As it is after that was told.
             let Ok(progress) = fresh_progress(&*self.shared.store, &self.shared.keys) else { return };
             let heard = self.shared.trust().heard(&told, &progress);
@@ -309,27 +323,43 @@ impl Keeper {
         if self.shared.is_stopping() || (!is_news && now_ms < self.told_ms + TELL_EVERY_MS) {
             return;
         }
-        let mut then = vec![Op::Put { key: self.shared.keys.node(&self.shared.name), value: encode(&value) }];
-        let mut replaced = None;
-        for (name, node) in self.shared.nodes() {
-            if name == self.shared.name && node.memory != memory {
-                replaced = Some(node.memory);
-            } else if name != self.shared.name && node.memory == memory {
-                // It was called that before.
-                let key = self.shared.keys.node(&name);
-                then.push(Op::Delete { to: format!("{key}\0"), from: key });
+        // Before this node comes in the place of another.
+        if let Some(url) = self.listing.asks() {
+            let told = self.runtime.block_on(self.shared.passing().memory(&url));
+            if let (Err(double), Some(told)) = (self.listing.answered(&url, told.as_ref()), told) {
+                return self.refuse(&told, double);
             }
         }
+        let nodes = self.shared.nodes().into_iter();
+        // It was called that before.
+        let former = nodes.filter(|(name, node)| *name != self.shared.name && node.memory == memory);
+        let former = former.map(|(name, _)| self.shared.keys.node(&name));
+        let former = former.map(|key| Op::Delete { to: format!("{key}\0"), from: key }).collect();
+        let Some(txn) = self.listing.put(&value, former) else { return };
+        let replaced = self.listing.there().filter(|node| !node.is_forgotten && node.memory != memory);
         if let Some(replaced) = replaced {
-            self.shared.trust().replaces(&replaced);
+            self.shared.trust().replaces(&replaced.memory);
             if self.shared.remember().is_err() {
                 return;
             }
         }
-        let Ok(stepped) = self.shared.store.step(&Txn { then, ..Txn::default() }, WITHIN) else { return };
+        let Ok(stepped) = self.shared.store.step(&txn, WITHIN) else { return };
+        // Otherwise another run has put itself there meanwhile: it is asked with the next look.
+        if !self.listing.stepped(&value, &stepped) {
+            return;
+        }
         self.told_ms = now_ms;
         self.told = Some(value);
         self.shared.trust().enlisted(read_clocks().boot_ms, stepped.revision);
+    }
+
+    /// Stops this node: another one has its name, and answers for its own memory.
+    fn refuse(&self, told: &Told, double: Double) {
+        self.shared.trust().lives(&told.remembered.memory);
+        if let Err(error) = self.shared.remember() {
+            tracing::warn!(%error, "cannot save the observed state of the store");
+        }
+        self.shared.fail(double.into());
     }
 
     /// Whether the store syncs what it acknowledges, which takes a few writes: nothing is written in doubt.
@@ -355,17 +385,12 @@ impl Keeper {
         let is_short = interlock::percent_of(bytes, quota).is_some_and(|percent| percent >= SHORT_PERCENT);
         term.is_short.store(is_short, Ordering::Relaxed);
         let Some(mirror) = self.shared.mirror() else { return };
-        if self.growth.as_ref().is_none_or(|(epoch, _)| *epoch != term.writer.epoch) {
-            let compacts = self.shared.compacts.unwrap_or_else(|| self.is_alone_in_store());
-            let begun =
-                Growth::begin(&*self.shared.store, self.shared.keys.clone(), encode(&term.writer), compacts);
-            match begun {
-                Ok(growth) => self.growth = Some((term.writer.epoch, growth)),
-                Err(_) => return,
-            }
+        let is_new = self.growth.as_ref().is_none_or(|(epoch, _)| *epoch != term.writer.epoch);
+        if is_new && self.begin_growth(term).is_err() {
+            return;
         }
         let Some((_, growth)) = &mut self.growth else { return };
-        if self.shared.any_differ() {
+        if !self.shared.may_trim() {
             return;
         }
         growth.write_up_to(self.shared.format());
@@ -400,13 +425,32 @@ impl Keeper {
         }
     }
 
-    /// Whether no key lies outside the prefix.
-    fn is_alone_in_store(&self) -> bool {
-        let (first, last) = self.shared.keys.all();
-        let before = self.shared.store.range("\0", &first, 1, WITHIN);
-        let after = self.shared.store.range(&last, "\u{10ffff}", 1, WITHIN);
-        matches!((before, after), (Ok(before), Ok(after)) if before.found.is_empty() && after.found.is_empty())
+    /// Finds out, once a term, where the log begins, and whether its leader compacts etcd.
+    fn begin_growth(&mut self, term: &Term) -> Result<(), BootError> {
+        let shared = &self.shared;
+        let compacts = match shared.compacts {
+            Some(compacts) => compacts,
+            None => is_alone(&*shared.store, &shared.keys)?,
+        };
+        let growth = Growth::begin(&*shared.store, shared.keys.clone(), encode(&term.writer), compacts)?;
+        match (shared.compacts, compacts) {
+            (None, true) => tracing::info!("alone in etcd: this leader compacts its history"),
+            (None, false) => tracing::warn!(
+                "etcd has keys outside the prefix: this leader does not compact its history; compact it, or set --etcd-compaction self"
+            ),
+            (Some(_), _) => {}
+        }
+        self.growth = Some((term.writer.epoch, growth));
+        Ok(())
     }
+}
+
+/// Whether no key lies outside the prefix. What is not known is asked again.
+fn is_alone(store: &dyn Store, keys: &Keys) -> Result<bool, StoreError> {
+    let (first, last) = keys.all();
+    let before = store.range("\0", &first, 1, WITHIN)?;
+    let after = store.range(&last, "\u{10ffff}", 1, WITHIN)?;
+    Ok(before.found.is_empty() && after.found.is_empty())
 }
 
 /// What lets a snapshot of so many packed bytes into etcd. `quota` is 0 where etcd does not report it, `format` what every

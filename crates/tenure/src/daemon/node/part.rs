@@ -319,6 +319,19 @@ impl Parts {
         }
     }
 
+    /// Makes a term part of the log. `false`: another node came before, or nobody wants it any more.
+    fn open(&self, log: &mut RemoteLog, tick: Tick) -> Result<bool, DaemonError> {
+        // On disk before a frame is written under this claim: whoever starts here next knows of it. The log proves life
+        // meanwhile.
+        let (proved_ms, progress) = log.proved();
+        self.shared.trust().led(proved_ms, &progress);
+        self.shared
+            .remember()
+            .map_err(|source| NodeError::Boot { address: self.shared.address.clone(), source })?;
+        let (shared, vitals) = (&self.shared, log.vitals());
+        open_term(log, tick, &|| shared.is_stopping(), &|| shared.hears_nothing() || is_store_full(&vitals))
+    }
+
     /// Writes until another node does.
     fn write(&mut self, mut log: Box<RemoteLog>, tick: u64, stage: &Stage) -> Result<(), DaemonError> {
         self.tell_guardian(Some(&log.writer()));
@@ -329,18 +342,16 @@ impl Parts {
         if keeps_authority {
             log.keep_authority();
         }
-        // On disk before a frame is written under this claim: whoever starts here next knows of it. The log proves life
-        // meanwhile.
-        let (proved_ms, progress) = log.proved();
-        self.shared.trust().led(proved_ms, &progress);
-        self.shared
-            .remember()
-            .map_err(|source| NodeError::Boot { address: self.shared.address.clone(), source })?;
-        let (shared, vitals, is_short) = (&self.shared, log.vitals(), log.shortage());
-        let takes_nothing = || shared.hears_nothing() || is_store_full(&vitals);
-        if !open_term(&mut log, tick, &|| shared.is_stopping(), &takes_nothing)? {
-            return Ok(());
+        match self.open(&mut log, tick) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) => {
+                // Other nodes need not wait for the silence of a node that cannot lead.
+                let _ = log.close(Moment { tick: tick.0, wall_ms: read_clocks().wall_ms });
+                return Err(error);
+            }
         }
+        let (vitals, is_short) = (log.vitals(), log.shortage());
         let writer = log.writer();
         let measured = Arc::clone(&vitals);
         let watched = (!keeps_authority).then(|| Arc::clone(&vitals));
@@ -448,7 +459,7 @@ fn is_store_full(vitals: &Mutex<LogVitals>) -> bool {
     vitals.lock().is_ok_and(|vitals| vitals.is_store_full)
 }
 
-/// Makes a term part of the log. `false`: another node came before, or nobody wants it any more.
+/// Appends the frame that opens a term. `false`: as for [`Parts::open`].
 fn open_term(
     log: &mut RemoteLog,
     tick: Tick,

@@ -2,7 +2,6 @@
 //! decides anything.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -15,7 +14,9 @@ use tenure_cluster::etcd::{AlarmKind, EtcdStore, Surveyed};
 use tenure_cluster::format::{FIRST, safe_format};
 use tenure_cluster::store::{Compare, Op, Store, Txn};
 use tenure_cluster::values::{Meta, Node as NodeValue, Standing, Writer, decode, encode};
-use tenure_cluster::{Keys, Peer, Remembered, Seen, SharedMirror, Told, Trust, Vitals, remember};
+use tenure_cluster::{
+    Differing, Keys, Memory, Peer, Remembered, Removed, Seen, SharedMirror, Told, Trust, Vitals, forget,
+};
 use tenure_engine::Handle;
 use tenure_engine::host::read_clocks;
 use tenure_history::{WireLease, duration, rfc3339};
@@ -44,10 +45,8 @@ pub(super) struct NodeShared {
     pub(super) seen: Arc<Mutex<Seen>>,
     /// Whether the store may be believed. Until then the node does not claim.
     pub(super) trust: Arc<Mutex<Trust>>,
-    /// Where what it remembers is.
-    data_dir: PathBuf,
-    /// What is on disk of that.
-    remembered: Mutex<Option<Remembered>>,
+    /// Where what it remembers is written.
+    memory: Arc<Memory>,
     /// The store was seen to sync what it acknowledges.
     pub(super) is_store_checked: AtomicBool,
     /// Why the node cannot go on.
@@ -75,8 +74,7 @@ struct Now {
     complaints: Vec<String>,
     /// The engine of the part that this node plays.
     engine: Option<Handle>,
-    /// Nodes whose state differs from the leader's, and where.
-    differing: (Vec<String>, u64),
+    differing: Differing,
     /// The newest format that every listed node reads; 0: no list was read yet.
     format: u32,
     numbers: NodeNumbers,
@@ -106,7 +104,7 @@ impl NodeShared {
         store: Arc<EtcdStore>,
         keys: Keys,
         incarnation: String,
-        data_dir: PathBuf,
+        memory: Arc<Memory>,
         known: Remembered,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -122,8 +120,7 @@ impl NodeShared {
             keys,
             seen: Arc::default(),
             trust: Arc::new(Mutex::new(Trust::new(plan.node.clone(), known))),
-            data_dir,
-            remembered: Mutex::default(),
+            memory,
             is_store_checked: AtomicBool::new(false),
             failure: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -204,7 +201,7 @@ impl NodeShared {
             && self.is_store_checked.load(Ordering::SeqCst)
             && self.trust().may_claim(read_clocks().boot_ms)
             && read_clocks().boot_ms >= self.now().claims_after_ms
-            && !self.now().differing.0.contains(&self.name)
+            && self.now().differing.may_claim(&self.name)
     }
 
     /// The engine that answers from now on.
@@ -218,18 +215,18 @@ impl NodeShared {
 
     /// These nodes have come to another state than the leader at a position.
     pub(super) fn differ(&self, names: Vec<String>, lsn: u64) {
-        let now = &mut *self.now();
-        if now.differing.0 != names {
-            match agreement::warning(&names, lsn) {
+        let warning = agreement::warning(&names, lsn);
+        if self.now().differing.found(names, lsn) {
+            match warning {
                 Some(warning) => tracing::error!(%warning, "states of nodes differ"),
                 None => tracing::info!("the states of all nodes are equal again"),
             }
         }
-        now.differing = (names, lsn);
     }
 
-    pub(super) fn any_differ(&self) -> bool {
-        !self.now().differing.0.is_empty()
+    /// Whether the states of nodes, as far as they are known, permit a trim.
+    pub(super) fn may_trim(&self) -> bool {
+        self.now().differing.may_trim()
     }
 
     /// Other nodes that are listed, and where each is reached.
@@ -261,20 +258,16 @@ impl NodeShared {
         })
     }
 
-    /// Has what this node knows of the store on disk.
+    /// Has what this node knows of the store on disk. Waits for the disk: nobody calls it with a lock.
     pub(super) fn remember(&self) -> Result<(), BootError> {
-        let mut known = self.trust().remembered().clone();
-        if let Some(term) = self.term() {
+        self.memory.write_down(|| {
+            let mut known = self.trust().remembered().clone();
+            if let Some(term) = self.term() {
+                let vitals = term.vitals.lock().expect("invariant: nobody panics while holding vitals");
+                known.progress.raise(&vitals.progress);
+            }
             known
-                .progress
-                .raise(&term.vitals.lock().expect("invariant: nobody panics while holding vitals").progress);
-        }
-        let mut remembered = self.remembered.lock().expect("invariant: nobody panics while writing it down");
-        if remembered.as_ref() != Some(&known) {
-            remember(&self.data_dir, &known)?;
-            *remembered = Some(known);
-        }
-        Ok(())
+        })
     }
 
     /// The node cannot go on: it stops, and says why.
@@ -534,7 +527,7 @@ impl Node for NodeShared {
                     .iter()
                     .cloned()
                     .chain(waits_for)
-                    .chain(agreement::warning(&now.differing.0, now.differing.1))
+                    .chain(agreement::warning(now.differing.names(), now.differing.lsn()))
                     .collect(),
                 silent: now.store.silence().map(silence),
             },
@@ -565,24 +558,22 @@ impl Node for NodeShared {
     fn forget(&self, node: String) -> Done<'_, NodeForgotten> {
         Box::pin(async move {
             let (store, trust) = (Arc::clone(&self.store), Arc::clone(&self.trust));
-            let (name, key) = (node.clone(), self.keys.node(&node));
-            let forgotten = tokio::task::spawn_blocking(move || {
-                let ranged = store.range(&key, &format!("{key}\0"), 1, WITHIN)?;
-                let listed = ranged.found.first().and_then(|found| decode("nodes", &found.value).ok());
-                let trust = trust.lock().expect("invariant: nobody panics while holding trust");
-                let entry = trust.forget(&name, listed.as_ref());
-                let Some(entry) = entry else { return Ok(false) };
-                let put = Op::Put { key, value: encode(&entry) };
-                store.step(&Txn { then: vec![put], ..Txn::default() }, WITHIN).map(|_| true)
-            });
-            match forgotten.await {
-                Ok(Ok(false)) => {
+            let (name, keys) = (node.clone(), self.keys.clone());
+            let forgotten = tokio::task::spawn_blocking(move || forget(&*store, &keys, &name, &trust)).await;
+            match forgotten {
+                Ok(Ok(Removed::Done)) => {
+                    self.now().nodes.retain(|(name, _)| *name != node);
+                    Ok(NodeForgotten { forgotten: node })
+                }
+                Ok(Ok(Removed::Unknown)) => {
                     let message = format!("no node is called {node:?}");
                     Err(Error::new(ErrorCode::NotFound, message))
                 }
-                Ok(Ok(true)) => {
-                    self.now().nodes.retain(|(name, _)| *name != node);
-                    Ok(NodeForgotten { forgotten: node })
+                Ok(Ok(Removed::Changed)) => {
+                    let message = format!(
+                        "the entry of node {node:?} changed meanwhile: check that it is lost, and try again"
+                    );
+                    Err(Error::new(ErrorCode::NotLeader, message))
                 }
                 Ok(Err(error)) => Err(Error::new(ErrorCode::NotLeader, error.to_string())),
                 Err(_) => Err(Error::new(ErrorCode::ShuttingDown, "the daemon is stopping")),
@@ -694,7 +685,7 @@ impl Node for NodeShared {
                 .store
                 .silence()
                 .map_or(0.0, |(since_ms, _)| read_clocks().boot_ms.saturating_sub(since_ms) as f64 / 1_000.0),
-            differing_nodes: now.differing.0.len() as u64,
+            differing_nodes: now.differing.names().len() as u64,
             format: now.format.max(FIRST),
             silent_nodes: now
                 .nodes

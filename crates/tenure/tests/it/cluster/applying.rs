@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use tenure_cluster::etcd::{EtcdOptions, EtcdStore};
 use tenure_cluster::values::{Standing, Writer};
-use tenure_cluster::{BootOptions, Claimant, Clock, FollowEnd, Follower, Lookout, Trust, boot};
+use tenure_cluster::{BootOptions, Claimant, Clock, FollowEnd, Follower, Lookout, Memory, Trust, boot};
 use tenure_kernel::RecordKind;
 use tenure_log::{
     AppendOutcome, BatchBuilder, BatchId, FileLogOptions, Genesis, Moment, OrderedLog, RealDisk,
@@ -29,7 +29,7 @@ fn lead_with_a_later_version(etcd: SocketAddr) -> u64 {
     let store = Arc::new(EtcdStore::open(options).unwrap());
     let (keys, root) = (keys(), tempfile::tempdir().unwrap());
     let genesis = Genesis { random: *b"of a later versi", unix_seconds: 1_700_000_000, shard: 0 };
-    let booted = boot(&BootOptions {
+    let with = BootOptions {
         store: &*store,
         keys: &keys,
         disk: Arc::new(RealDisk),
@@ -39,8 +39,8 @@ fn lead_with_a_later_version(etcd: SocketAddr) -> u64 {
         writer_ttl_ms: TTL_MS,
         node: "later",
         memory: "of the later one".to_owned(),
-    });
-    let booted = booted.unwrap();
+    };
+    let booted = boot(&with, &Memory::at(root.path())).unwrap();
     let (node, incarnation, url) = ("later".to_owned(), "1".to_owned(), "http://127.0.0.1:1".to_owned());
     let me = Claimant { node, incarnation, url, writer_ttl_ms: TTL_MS };
     let trust = Arc::new(Mutex::new(Trust::new("later".to_owned(), booted.known)));

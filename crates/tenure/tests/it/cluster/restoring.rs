@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_cluster::Keys;
-use tenure_cluster::values::{Head, Meta};
+use tenure_cluster::values::{Head, Meta, Node, encode};
 
 use super::caller::{Caller, Journal, Outcome, Terms};
 use super::checker::check;
@@ -246,6 +246,45 @@ fn a_second_node_with_the_same_name_is_refused() {
     cluster.wait_until_whole();
     cluster.stop_node(0);
     cluster.start_node(2);
+    cluster.wait_until_whole();
+}
+
+/// Both ran: neither was listed when the other one looked, and each put its entry in the place of the other's.
+#[test]
+fn of_two_nodes_that_start_under_one_name_at_once_one_is_refused() {
+    let mut cluster = Cluster::on_one_member_alone(&["--writer-ttl", "1s"], &[]);
+    cluster.nodes[1].daemon.set_flag("--node", "a");
+    (0..2).for_each(|node| cluster.nodes[node].daemon.spawn());
+    let is_refused = |cluster: &Cluster, node: usize| {
+        cluster.nodes[node].daemon.said().contains("another node is called \"a\" and answers at")
+    };
+    wait_until("one of them to be refused", LIMIT, || (0..2).any(|node| is_refused(&cluster, node)));
+    let refused = usize::from(is_refused(&cluster, 1));
+    assert_ne!(cluster.end_of_node(refused), 0);
+    let other = 1 - refused;
+    cluster.started(other);
+    cluster.wait_until_whole();
+    assert!(!is_refused(&cluster, other), "{}", cluster.said_lately());
+    assert_eq!(cluster.wait_for_writer(), other);
+}
+
+/// The other one's answer counted only if it was of the run that is listed.
+#[test]
+fn a_second_node_with_the_same_name_is_refused_whichever_run_is_listed() {
+    let mut cluster = Cluster::on_one_member(&["--writer-ttl", "1s"], &[]);
+    wait_until("a list with both", LIMIT, || {
+        cluster.nodes[0].view().is_some_and(|view| view["nodes"].as_array().is_some_and(|all| all.len() == 2))
+    });
+    let (operator, key) = (Operator::of(&cluster.members[0]), Keys::under("test").node("a"));
+    let listed: Node = operator.value(&key);
+    let own = listed.incarnation.clone();
+    operator.put(&key, &encode(&Node { incarnation: "0".repeat(32), ..listed })).unwrap();
+    cluster.nodes[2].daemon.set_flag("--node", "a");
+    assert_ne!(cluster.refused_start(2), 0);
+    let said = cluster.nodes[2].daemon.said();
+    assert!(said.contains("another node is called \"a\""), "{said}");
+    // The one that has the name puts its entry back.
+    wait_until("its own entry", LIMIT, || operator.value::<Node>(&key).incarnation == own);
     cluster.wait_until_whole();
 }
 
