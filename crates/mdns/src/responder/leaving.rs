@@ -265,8 +265,8 @@ impl Responder {
         if !is_heard && self.is_closing {
             let answer = leaving.token.take();
             answer.into_iter().for_each(|token| self.answer(token, Goodbye::Unsent(NOT_CARRIED.to_owned())));
-        } else if !is_heard && leaving.owed_since.is_none() && self.owed.len() < OWED_MAX {
-            // Those who were told of it are all away: it waits for them.
+        } else if !is_heard && leaving.token.is_some() {
+            // The links on which it was announced are all away: it waits for them as long as its caller does.
             return;
         }
         let freed = self.drop_names(id);
@@ -338,6 +338,8 @@ impl Responder {
             let token = entry.leaving.as_mut().and_then(|leaving| leaving.token.take());
             let why = if is_present { "it takes too long; it is still tried" } else { NOT_CARRIED };
             token.into_iter().for_each(|token| self.answer(token, Goodbye::Unsent(why.to_owned())));
+            // It is owed from now on, and its names are free.
+            self.look_whether_gone(now, id);
         }
     }
 }

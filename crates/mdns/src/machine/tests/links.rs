@@ -381,6 +381,32 @@ fn a_service_whose_address_leaves_a_link_is_withdrawn_there_unless_another_host_
     }
 }
 
+/// The name was held until the link that was away came back, which it may never do.
+#[test]
+fn a_name_whose_goodbye_waits_for_a_link_is_free_on_another_once_its_caller_has_an_answer() {
+    let mut solo = Solo::new([link(0)]);
+    solo.machine.advertise(solo.now, 1, named(0, 1, "web"));
+    solo.settle();
+    solo.machine.link_down(solo.now, LinkId(1));
+    solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 1);
+    solo.settle();
+    assert!(matches!(&*solo.withdrawn, [(1, Goodbye::Unsent(_))]), "{:?}", solo.withdrawn);
+    solo.machine.link_up(solo.now, eth1(2));
+    solo.machine.advertise(solo.now, 2, named(0, 2, "web"));
+    solo.run(Duration::from_secs(5));
+    solo.machine.withdraw(solo.now, 3, named(0, 2, "web"), 3);
+    solo.settle();
+    let held = Goodbye::Unneeded("its name is another registration's".to_owned());
+    assert_eq!(solo.withdrawn[1..], [(3, held)], "the new one has it");
+    // It is announced there too, which replaces what hosts know.
+    solo.machine.link_up(solo.now, Link { id: LinkId(3), ..link(0) });
+    solo.settle();
+    assert_eq!(solo.goodbyes, []);
+    solo.machine.withdraw(solo.now, 2, named(0, 2, "web"), 2);
+    solo.settle();
+    assert_eq!([2, 3].map(|link| solo.goodbyes_on(link)), [2; 2]);
+}
+
 /// The promise is a second on a quiet machine; so much of it is waiting for each other.
 #[test]
 fn a_thousand_goodbyes_leave_within_half_a_second_of_the_machines_time() {
