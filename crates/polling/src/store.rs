@@ -69,22 +69,22 @@ impl Membership {
     }
 }
 
-/// A target held by this poller.
+/// A target held by this poller, with its lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Claim {
+pub struct HeldTarget {
     /// The target.
     pub target: TargetName,
     /// The fencing token: rises with every change of poller.
     pub fence: u64,
     /// The end of the validity without another renewal.
     pub valid_until: BootInstant,
-    /// The store's own key of this claim.
-    pub key: ClaimKey,
+    /// How the store finds the lease.
+    pub key: LeaseKey,
 }
 
-/// A store's key of a claim.
+/// How a store finds the lease of a held target.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ClaimKey {
+pub struct LeaseKey {
     /// The lease's id; empty if the target's name is enough.
     pub lease_id: String,
     /// Its epoch.
@@ -123,8 +123,8 @@ pub struct SeenOwner {
     pub ends_at: Option<BootInstant>,
     /// Whether the holder may act.
     pub grip: Grip,
-    /// The store's own key of the lease.
-    pub key: ClaimKey,
+    /// How the store finds the lease.
+    pub key: LeaseKey,
     /// When it was acquired, RFC 3339.
     pub acquired_at: Option<String>,
     /// When it was last renewed, RFC 3339.
@@ -154,7 +154,7 @@ pub struct View {
     pub pins: BTreeMap<TargetName, String>,
     /// Rises with every change.
     pub generation: u64,
-    /// The log position of this view. A claim with a later position may be missing without being lost.
+    /// The log position of this view. A lease with a later position may be missing without being lost.
     pub as_of: u64,
     /// How many members have died, as seen by this store.
     pub deaths: u64,
@@ -165,18 +165,18 @@ pub struct View {
 /// The result of a renewal.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Renewal {
-    /// The new validity of every claim that was not lost. `None` if the call named no claim.
+    /// The new validity of every lease that was not lost. `None` if the call named no lease.
     pub valid_until: Option<BootInstant>,
-    /// The lost claims.
+    /// The lost targets.
     pub lost: Vec<Loss>,
 }
 
-/// A lost claim.
+/// A held target that was lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Loss {
     /// The target.
     pub target: TargetName,
-    /// The fence of the claim that was lost; a later claim on the same target is another one.
+    /// The fence of the lost lease; a later lease on the same target has a higher one.
     pub fence: u64,
     /// The reason, if the store knows it.
     pub reason: String,
@@ -196,11 +196,11 @@ pub struct Wanted {
 pub enum Outcome<T> {
     /// Done.
     Done(T),
-    /// Another poller holds it, or the claim is lost.
+    /// Another poller holds it, or the lease is lost.
     Rejected(String),
-    /// The successor does not accept the hand-over: the claim stays.
+    /// The successor does not accept the hand-over: the lease stays.
     NotTaken(String),
-    /// The outcome is unknown: do not act on the claim until the same call has returned another outcome.
+    /// The outcome is unknown: do not act on the lease until the same call has returned another outcome.
     Unknown(String),
     /// The name is not valid for a target of this store.
     Impossible(String),
@@ -260,8 +260,8 @@ pub trait Store: Send + Sync + 'static {
     /// after [`StoreError::NotMember`], with the same instance.
     fn join(&self, membership: &Membership) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Renews the membership and all these claims in one call.
-    fn renew(&self, claims: &[Claim]) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
+    /// Renews the membership and all these leases in one call.
+    fn renew(&self, leases: &[HeldTarget]) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
 
     /// Reads the group, with at least these targets.
     fn observe(&self, targets: &[TargetName]) -> impl Future<Output = Result<View, StoreError>> + Send;
@@ -274,20 +274,20 @@ pub trait Store: Send + Sync + 'static {
     fn acquire(
         &self,
         wanted: &[Wanted],
-    ) -> impl Future<Output = Result<Vec<Outcome<Claim>>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Outcome<HeldTarget>>, StoreError>> + Send;
 
-    /// The claim on a target that was handed over to this instance, as seen by [`Store::observe`]. `None` if it is no
+    /// The held target that was handed over to this instance, as seen by [`Store::observe`]. `None` if it is no
     /// longer valid.
-    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<Claim>;
+    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<HeldTarget>;
 
-    /// Releases claims; ignores lost ones. After an error some may still be held: call it again.
-    fn release(&self, claims: &[Claim], why: LetGo) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Releases leases; ignores lost ones. After an error some may still be held: call it again.
+    fn release(&self, leases: &[HeldTarget], why: LetGo) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Moves each claim to a member atomically, with a higher fence and without a gap. Returns one outcome per claim,
+    /// Moves each lease to a member atomically, with a higher fence and without a gap. Returns one outcome per lease,
     /// in the same order; an error means that all outcomes are unknown. Idempotent for the same successor.
     fn hand_over(
         &self,
-        claims: &[(Claim, SeenMember)],
+        leases: &[(HeldTarget, SeenMember)],
         why: LetGo,
     ) -> impl Future<Output = Result<Vec<Outcome<()>>, StoreError>> + Send;
 
@@ -300,11 +300,11 @@ pub trait Store: Send + Sync + 'static {
         async { Ok(false) }
     }
 
-    /// Ends the membership or a join under way. With a window, these claims stay reserved for the name that long, and
-    /// the name stays a member, absent; without one the claims are released.
+    /// Ends the membership or a join under way. With a window, these leases stay reserved for the name that long, and
+    /// the name stays a member, absent; without one the leases are released.
     fn leave(
         &self,
-        claims: &[Claim],
+        leases: &[HeldTarget],
         window: Option<Duration>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }

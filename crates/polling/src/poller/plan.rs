@@ -192,7 +192,7 @@ impl<'a> Situation<'a> {
 mod tests {
     use super::super::holdings::Holdings;
     use super::*;
-    use crate::store::{Claim, ClaimKey};
+    use crate::store::{HeldTarget, LeaseKey};
 
     fn member(name: &str) -> SeenMember {
         SeenMember {
@@ -211,20 +211,20 @@ mod tests {
             fence: Some(fence),
             ends_at: None,
             grip: if name.ends_with("~absent") { Grip::Left } else { Grip::Firm },
-            key: ClaimKey::default(),
+            key: LeaseKey::default(),
             acquired_at: None,
             renewed_at: None,
         }
     }
 
     fn hold(holdings: &mut Holdings, target: &str) {
-        let claim = Claim {
+        let lease = HeldTarget {
             target: target.into(),
             fence: 1,
             valid_until: BootInstant::from_ms(1_000),
-            key: ClaimKey::default(),
+            key: LeaseKey::default(),
         };
-        holdings.admit(claim, BootInstant::from_ms(0));
+        holdings.admit(lease, BootInstant::from_ms(0));
     }
 
     fn planned(view: &View, holdings: &Holdings, targets: &[TargetName], is_leaving: bool) -> Plan {

@@ -8,7 +8,7 @@ mod turns;
 
 use super::*;
 use crate::source::Fixed;
-use crate::store::{Claim, LetGo, MemoryStore, Outcome, Renewal, SeenMember, SeenOwner, StoreError, Wanted};
+use crate::store::{HeldTarget, LetGo, MemoryStore, Outcome, Renewal, SeenMember, SeenOwner, StoreError, Wanted};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use tenure_api::PollerReport;
@@ -267,7 +267,7 @@ struct Failing {
     loses_answers: Arc<AtomicBool>,
     /// It keeps what it is asked to release for later, and says that it does not know.
     defers_releases: Arc<AtomicBool>,
-    deferred: Arc<Mutex<Vec<Claim>>>,
+    deferred: Arc<Mutex<Vec<HeldTarget>>>,
     /// Members take nothing that is handed over, as older programs.
     only_releases: bool,
     /// So many joins take longer than the ttl.
@@ -318,9 +318,9 @@ impl Store for Failing {
         }
     }
 
-    async fn renew(&self, claims: &[Claim]) -> Result<Renewal, StoreError> {
+    async fn renew(&self, leases: &[HeldTarget]) -> Result<Renewal, StoreError> {
         self.hang().await;
-        self.store.renew(claims).await
+        self.store.renew(leases).await
     }
 
     async fn observe(&self, targets: &[TargetName]) -> Result<View, StoreError> {
@@ -333,7 +333,7 @@ impl Store for Failing {
         self.store.changed().await;
     }
 
-    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<Claim>>, StoreError> {
+    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<HeldTarget>>, StoreError> {
         let mut outcomes = Vec::new();
         for one in wanted {
             match self.never_given.as_ref() == Some(&one.target) {
@@ -349,26 +349,26 @@ impl Store for Failing {
         Ok(true)
     }
 
-    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<Claim> {
+    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<HeldTarget> {
         self.store.adopt(target, seen)
     }
 
-    async fn release(&self, claims: &[Claim], why: LetGo) -> Result<(), StoreError> {
+    async fn release(&self, leases: &[HeldTarget], why: LetGo) -> Result<(), StoreError> {
         self.hang().await;
         if self.defers_releases.load(Ordering::Relaxed) {
-            self.deferred.lock().expect("unpoisoned").extend_from_slice(claims);
+            self.deferred.lock().expect("unpoisoned").extend_from_slice(leases);
             return Err(StoreError::Unreachable("the release waits in a buffer".to_owned()));
         }
-        self.answer(self.store.release(claims, why).await)
+        self.answer(self.store.release(leases, why).await)
     }
 
     async fn hand_over(
         &self,
-        claims: &[(Claim, SeenMember)],
+        leases: &[(HeldTarget, SeenMember)],
         why: LetGo,
     ) -> Result<Vec<Outcome<()>>, StoreError> {
         self.hang().await;
-        self.answer(self.store.hand_over(claims, why).await)
+        self.answer(self.store.hand_over(leases, why).await)
     }
 
     async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
@@ -376,9 +376,9 @@ impl Store for Failing {
         self.store.tell(status).await
     }
 
-    async fn leave(&self, claims: &[Claim], window: Option<Duration>) -> Result<(), StoreError> {
+    async fn leave(&self, leases: &[HeldTarget], window: Option<Duration>) -> Result<(), StoreError> {
         self.hang().await;
-        self.store.leave(claims, window).await
+        self.store.leave(leases, window).await
     }
 }
 

@@ -13,7 +13,7 @@ mod scripts;
 mod seen;
 
 use super::{
-    Claim, ClaimKey, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store, StoreError,
+    HeldTarget, LeaseKey, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store, StoreError,
     TargetName, View, Wanted,
 };
 use crate::instance::Instance;
@@ -221,14 +221,14 @@ impl RedisStore {
     async fn go(
         &self,
         membership: &Membership,
-        claims: &[Claim],
+        leases: &[HeldTarget],
         window: Option<Duration>,
     ) -> Result<(), StoreError> {
         let absent = Instance::absent(membership.instance.name());
         let stand_in = Membership { ttl: window.unwrap_or_default(), ..membership.clone() };
         let facts = about(&stand_in, &absent, PollerStatus::Absent, false);
         let window = window.map_or_else(String::new, |window| millis(window).to_string());
-        let mut chunks: Vec<&[Claim]> = claims.chunks(TARGETS_PER_SCRIPT).collect();
+        let mut chunks: Vec<&[HeldTarget]> = leases.chunks(TARGETS_PER_SCRIPT).collect();
         if chunks.is_empty() {
             chunks.push(&[]);
         }
@@ -237,7 +237,7 @@ impl RedisStore {
             let last = if number + 1 == count { "last" } else { "" };
             let mut arguments = vec![window.clone(), absent.to_string(), facts.clone(), last.to_owned()];
             arguments.extend(fences(chunk));
-            let targets: Vec<&str> = chunk.iter().map(|claim| &*claim.target).collect();
+            let targets: Vec<&str> = chunk.iter().map(|lease| &*lease.target).collect();
             let call =
                 Call { instance: &membership.instance, ttl: membership.ttl, targets: &targets, arguments };
             self.run(&scripts::LEAVE, call).await?;
@@ -418,25 +418,25 @@ impl Store for RedisStore {
         }
     }
 
-    async fn renew(&self, claims: &[Claim]) -> Result<Renewal, StoreError> {
+    async fn renew(&self, leases: &[HeldTarget]) -> Result<Renewal, StoreError> {
         let member = self.member()?;
-        let targets: Vec<&str> = claims.iter().map(|claim| &*claim.target).collect();
-        let arguments = fences(claims).collect();
+        let targets: Vec<&str> = leases.iter().map(|lease| &*lease.target).collect();
+        let arguments = fences(leases).collect();
         let call = Call { instance: &member.instance, ttl: member.ttl, targets: &targets, arguments };
         let sent = BootInstant::now();
         let renewing = self.run_as_member(&scripts::RENEW, call);
         let answer = self.link.within(member.call_limit, renewing).await?;
         let loss = |lost: &[String]| {
-            let claim = claims.get(lost[0].parse::<usize>().ok()?.checked_sub(1)?)?;
+            let lease = leases.get(lost[0].parse::<usize>().ok()?.checked_sub(1)?)?;
             let reason = match lost[1].as_str() {
                 "" => "it had expired".to_owned(),
                 holder if holder == member.instance.as_str() => "it was taken again".to_owned(),
                 holder => format!("{holder} has it"),
             };
-            Some(Loss { target: claim.target.clone(), fence: claim.fence, reason })
+            Some(Loss { target: lease.target.clone(), fence: lease.fence, reason })
         };
         Ok(Renewal {
-            valid_until: (!claims.is_empty()).then(|| member.valid_until(sent)),
+            valid_until: (!leases.is_empty()).then(|| member.valid_until(sent)),
             lost: answer.chunks_exact(2).filter_map(loss).collect(),
         })
     }
@@ -455,7 +455,7 @@ impl Store for RedisStore {
         self.ear.hears().await;
     }
 
-    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<Claim>>, StoreError> {
+    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<HeldTarget>>, StoreError> {
         let member = self.member()?;
         let absent = Instance::absent(member.instance.name()).to_string();
         let acquiring = async {
@@ -485,20 +485,20 @@ impl Store for RedisStore {
         self.link.within(member.call_limit, acquiring).await
     }
 
-    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<Claim> {
+    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<HeldTarget> {
         let member = self.member().ok()?;
         let valid_until = seen.ends_at?.before(member.margin());
         if seen.instance != member.instance || valid_until <= BootInstant::now() {
             return None;
         }
-        Some(Claim { target: target.clone(), fence: seen.fence?, valid_until, key: ClaimKey::default() })
+        Some(HeldTarget { target: target.clone(), fence: seen.fence?, valid_until, key: LeaseKey::default() })
     }
 
-    async fn release(&self, claims: &[Claim], why: LetGo) -> Result<(), StoreError> {
+    async fn release(&self, leases: &[HeldTarget], why: LetGo) -> Result<(), StoreError> {
         let member = self.member()?;
         let releasing = async {
-            for chunk in claims.chunks(TARGETS_PER_SCRIPT) {
-                let targets: Vec<&str> = chunk.iter().map(|claim| &*claim.target).collect();
+            for chunk in leases.chunks(TARGETS_PER_SCRIPT) {
+                let targets: Vec<&str> = chunk.iter().map(|lease| &*lease.target).collect();
                 let mut arguments = vec![why.as_str().to_owned()];
                 arguments.extend(fences(chunk));
                 let call = Call { instance: &member.instance, ttl: member.ttl, targets: &targets, arguments };
@@ -511,18 +511,18 @@ impl Store for RedisStore {
 
     async fn hand_over(
         &self,
-        claims: &[(Claim, SeenMember)],
+        leases: &[(HeldTarget, SeenMember)],
         why: LetGo,
     ) -> Result<Vec<Outcome<()>>, StoreError> {
         let member = self.member()?;
         let handing_over = async {
-            let mut outcomes = Vec::with_capacity(claims.len());
-            for chunk in claims.chunks(TARGETS_PER_SCRIPT) {
-                let takers: Vec<&(Claim, SeenMember)> =
+            let mut outcomes = Vec::with_capacity(leases.len());
+            for chunk in leases.chunks(TARGETS_PER_SCRIPT) {
+                let takers: Vec<&(HeldTarget, SeenMember)> =
                     chunk.iter().filter(|(_, successor)| successor.takes_handovers).collect();
-                let targets: Vec<&str> = takers.iter().map(|(claim, _)| &*claim.target).collect();
+                let targets: Vec<&str> = takers.iter().map(|(lease, _)| &*lease.target).collect();
                 let mut arguments = vec![why.as_str().to_owned()];
-                arguments.extend(takers.iter().map(|(claim, _)| claim.fence.to_string()));
+                arguments.extend(takers.iter().map(|(lease, _)| lease.fence.to_string()));
                 arguments.extend(takers.iter().map(|(_, successor)| successor.instance.to_string()));
                 let call = Call { instance: &member.instance, ttl: member.ttl, targets: &targets, arguments };
                 let answer = self.run(&scripts::HAND_OVER, call).await?;
@@ -555,12 +555,12 @@ impl Store for RedisStore {
         self.link.within(member.call_limit, self.run_as_member(&scripts::TELL, call)).await.map(drop)
     }
 
-    async fn leave(&self, claims: &[Claim], window: Option<Duration>) -> Result<(), StoreError> {
+    async fn leave(&self, leases: &[HeldTarget], window: Option<Duration>) -> Result<(), StoreError> {
         let member = {
             let inner = self.inner();
             inner.membership.clone().or_else(|| inner.joining.clone()).ok_or_else(not_member)?
         };
-        self.link.within(member.call_limit, self.go(&member, claims, window)).await?;
+        self.link.within(member.call_limit, self.go(&member, leases, window)).await?;
         let mut inner = self.inner();
         (inner.membership, inner.joining) = (None, None);
         inner.status = PollerStatus::default();
@@ -568,11 +568,11 @@ impl Store for RedisStore {
     }
 }
 
-fn taken(target: &TargetName, answer: &[String], valid_until: BootInstant) -> Outcome<Claim> {
+fn taken(target: &TargetName, answer: &[String], valid_until: BootInstant) -> Outcome<HeldTarget> {
     match answer {
         [word, fence] if word == "1" => match fence.parse() {
             Ok(fence) => {
-                Outcome::Done(Claim { target: target.clone(), fence, valid_until, key: ClaimKey::default() })
+                Outcome::Done(HeldTarget { target: target.clone(), fence, valid_until, key: LeaseKey::default() })
             }
             Err(_) => Outcome::Impossible(format!("its fence is {fence:?}, which is not a number")),
         },
@@ -615,8 +615,8 @@ fn about(membership: &Membership, instance: &Instance, status: PollerStatus, is_
     serde_json::to_string(&about).expect("invariant: facts can be written as JSON")
 }
 
-fn fences(claims: &[Claim]) -> impl Iterator<Item = String> {
-    claims.iter().map(|claim| claim.fence.to_string())
+fn fences(leases: &[HeldTarget]) -> impl Iterator<Item = String> {
+    leases.iter().map(|lease| lease.fence.to_string())
 }
 
 fn not_member() -> StoreError {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_polling::Instance;
 use tenure_polling::store::{
-    Claim, Membership, Outcome, RedisOptions, RedisStore, Store, StoreError, TargetName, View, Wanted,
+    HeldTarget, Membership, Outcome, RedisOptions, RedisStore, Store, StoreError, TargetName, View, Wanted,
 };
 
 /// Long enough that nothing ends by itself.
@@ -47,15 +47,15 @@ impl Poller {
         self.membership.instance.as_str()
     }
 
-    async fn try_acquire(&self, target: &str) -> Result<Outcome<Claim>, StoreError> {
+    async fn try_acquire(&self, target: &str) -> Result<Outcome<HeldTarget>, StoreError> {
         let wanted = Wanted { target: target.into(), left_to: None };
         let mut outcomes = self.store.acquire(&[wanted]).await?;
         Ok(outcomes.remove(0))
     }
 
-    async fn acquire(&self, target: &str) -> Claim {
+    async fn acquire(&self, target: &str) -> HeldTarget {
         match self.try_acquire(target).await {
-            Ok(Outcome::Done(claim)) => claim,
+            Ok(Outcome::Done(lease)) => lease,
             other => panic!("not acquired: {other:?}"),
         }
     }

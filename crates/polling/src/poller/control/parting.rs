@@ -38,15 +38,15 @@ impl<S: Store> Control<S> {
             );
         }
         self.stop_polls(lead).await;
-        let claims = self.shared.holdings().claims();
+        let leases = self.shared.holdings().leases();
         self.shared.end_membership(self.membership);
         let window = Some(window).filter(|window| !window.is_zero());
-        let leaving = self.shared.store.leave(&claims, window);
+        let leaving = self.shared.store.leave(&leases, window);
         let left = tokio::time::timeout(PARTING_LIMIT, leaving).await;
         self.shared.holdings().lose_all();
-        for claim in &claims {
+        for lease in &leases {
             self.shared.counters.moved(MoveReason::LetGo(LetGo::Shutdown));
-            self.log_released(claim, LetGo::Shutdown);
+            self.log_released(lease, LetGo::Shutdown);
         }
         match left {
             Ok(Ok(()) | Err(StoreError::NotMember(_))) => Ok(()),

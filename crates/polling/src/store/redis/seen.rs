@@ -1,7 +1,7 @@
 //! What an answer of Redis says about a group. Pure: instants come in, a view goes out.
 
 use crate::instance::Instance;
-use crate::store::{ClaimKey, Grip, SeenMember, SeenOwner, TargetName, View};
+use crate::store::{LeaseKey, Grip, SeenMember, SeenOwner, TargetName, View};
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,7 +136,7 @@ impl<'a> Seen<'a> {
             fence,
             ends_at,
             grip: if held.holder.is_absent() { Grip::Left } else { Grip::Firm },
-            key: ClaimKey::default(),
+            key: LeaseKey::default(),
             acquired_at: taken.map(shown),
             renewed_at: renewed.map(shown),
         }

@@ -1,7 +1,7 @@
 //! The leases of a group as the daemon tells of them: a list, then every change. Pure.
 
 use crate::instance::Instance;
-use crate::store::{ClaimKey, Grip, SeenMember, SeenOwner, TargetName, View};
+use crate::store::{LeaseKey, Grip, SeenMember, SeenOwner, TargetName, View};
 use std::collections::{BTreeMap, HashMap};
 use tenure_api::{
     DrainCause, Event, EventKind, EventLease, Lease, PollName, PollerFacts, PollerStatus, State,
@@ -175,7 +175,7 @@ impl Entry {
             instance,
             fence: Some(self.fence),
             ends_at: None,
-            key: ClaimKey {
+            key: LeaseKey {
                 lease_id: self.lease_id.clone(),
                 epoch: self.epoch,
                 session: self.session.clone(),

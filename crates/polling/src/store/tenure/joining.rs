@@ -4,7 +4,7 @@
 use super::calls::{amend, blocking, facts, hand_over, millis, understood, within};
 use super::{Member, TenureStore};
 use crate::instance::Instance;
-use crate::store::{ClaimKey, Membership, StoreError};
+use crate::store::{LeaseKey, Membership, StoreError};
 use core::time::Duration;
 use std::collections::HashMap;
 use tenure_api::{
@@ -126,7 +126,7 @@ impl TenureStore {
         }
         let (limit, client) = (membership.join_limit(), self.client());
         let seen = within(limit, client.lease(lease_id)).await.map_err(|error| understood(&error))?;
-        let key = ClaimKey { lease_id: lease_id.clone(), epoch: seen.epoch, ..ClaimKey::default() };
+        let key = LeaseKey { lease_id: lease_id.clone(), epoch: seen.epoch, ..LeaseKey::default() };
         match within(limit, hand_over(client.clone(), key, session.to_owned())).await {
             Ok(lease) => {
                 let amend = amend(lease.epoch, joined(membership));

@@ -67,7 +67,7 @@ pub(super) async fn a_name_is_taken_over_when_its_poller_is_silent<F: Fixture>(f
     let ttl = SHORT * 4;
     let before = BootInstant::now();
     let first = Member::join(&fixture, membership(named("kitchen"), ttl)).await;
-    let claim = first.acquire("t").await;
+    let lease = first.acquire("t").await;
     let watcher = Member::lasting(&fixture).await;
     let second = fixture.store();
     let wish = membership(named("kitchen"), ttl);
@@ -91,7 +91,7 @@ pub(super) async fn a_name_is_taken_over_when_its_poller_is_silent<F: Fixture>(f
         soon("the second takes over", async { tokio::join!(second.join(&wish), is_counted).0 }).await;
     joined.expect("joins");
     assert!(BootInstant::now().since(before) >= ttl, "not before the first's time is over");
-    let lost = first.store.renew(std::slice::from_ref(&claim)).await;
+    let lost = first.store.renew(std::slice::from_ref(&lease)).await;
     assert!(matches!(lost, Err(StoreError::NotMember(_))), "{lost:?}");
     let refused = first.store.join(&first.membership).await;
     // The second does not renew: either it was waited for, or it is still there.

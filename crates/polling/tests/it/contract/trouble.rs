@@ -14,19 +14,19 @@ pub(super) async fn a_store_that_does_not_answer_is_unreachable_within_the_limit
     brief.call_limit = limit;
     let member = Member::join(&fixture, brief).await;
     let other = Member::lasting(&fixture).await;
-    let claim = member.acquire("t").await;
+    let lease = member.acquire("t").await;
     let successor = member.finds(&other).await;
     fixture.freeze();
-    let (store, claims) = (&member.store, [claim.clone()]);
-    within(limit, "renew", store.renew(&claims)).await;
+    let (store, leases) = (&member.store, [lease.clone()]);
+    within(limit, "renew", store.renew(&leases)).await;
     let wanted = [Wanted { target: "u".into(), left_to: None }];
     within(limit, "acquire", known(store.acquire(&wanted))).await;
-    within(limit, "release", store.release(&claims, LetGo::Voluntary)).await;
-    let handed = [(claim.clone(), successor)];
+    within(limit, "release", store.release(&leases, LetGo::Voluntary)).await;
+    let handed = [(lease.clone(), successor)];
     within(limit, "hand over", known(store.hand_over(&handed, LetGo::Voluntary))).await;
     within(limit, "tell", store.tell(PollerStatus::Online)).await;
     // A new connection is as silent as the first one.
-    within(limit, "renew", store.renew(&claims)).await;
+    within(limit, "renew", store.renew(&leases)).await;
     fixture.thaw();
     // What was asked meanwhile may or may not have been done; from here on everything is answered again.
     wait_until("it answers again", async || store.renew(&[]).await.is_ok()).await;
