@@ -122,7 +122,7 @@ pub struct SeenOwner {
     /// When the lease ends without a renewal, if the store does not push that.
     pub ends_at: Option<BootInstant>,
     /// Whether the holder may act.
-    pub grip: Grip,
+    pub state: HolderState,
     /// How the store finds the lease.
     pub key: LeaseKey,
     /// When it was acquired, RFC 3339.
@@ -133,14 +133,14 @@ pub struct SeenOwner {
 
 /// Whether a holder may act.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Grip {
+pub enum HolderState {
     /// The holder may act.
     #[default]
-    Firm,
+    Active,
     /// The lease is ending: its holder may not act, and the target is not free yet.
     Ending,
     /// Reserved for its poller to resume: by an absent poller, or by an earlier membership.
-    Left,
+    Reserved,
 }
 
 /// The state of a group at one moment.

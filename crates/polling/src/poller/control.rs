@@ -12,7 +12,7 @@ use super::holdings::Standing;
 use super::plan::{Plan, Situation, key, plan};
 use super::{PollerError, Shared};
 use crate::numbers::MoveReason;
-use crate::store::{HeldTarget, Grip, LetGo, Outcome, SeenMember, Store, StoreError, TargetName, View, Wanted};
+use crate::store::{HeldTarget, HolderState, LetGo, Outcome, SeenMember, Store, StoreError, TargetName, View, Wanted};
 use budget::{Budget, Quota, quotas};
 use core::time::Duration;
 use deaths::{Deaths, Flapping};
@@ -253,7 +253,7 @@ impl<S: Store> Control<S> {
             holdings.forget_let_go(|target| view.owners.get(target)?.fence);
             holdings.forget_strangers(|target| targets.binary_search(target).is_ok());
             let is_gone = |lease: &HeldTarget| match view.owners.get(&lease.target) {
-                Some(seen) if seen.fence == Some(lease.fence) => seen.grip != Grip::Firm,
+                Some(seen) if seen.fence == Some(lease.fence) => seen.state != HolderState::Active,
                 // Fences rise with every change of hands.
                 Some(seen) => seen.fence.is_none_or(|fence| fence > lease.fence),
                 // A view that is older than the lease does not show it yet.

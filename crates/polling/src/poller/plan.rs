@@ -2,7 +2,7 @@
 
 use super::holdings::Held;
 use crate::instance::Instance;
-use crate::store::{Grip, SeenMember, SeenOwner, TargetName, View, Wanted};
+use crate::store::{HolderState, SeenMember, SeenOwner, TargetName, View, Wanted};
 use std::collections::{BTreeMap, HashMap};
 use tenure_api::PollerStatus;
 use tenure_assignment::{Hash, Member, Target, assign, rank};
@@ -182,7 +182,7 @@ impl<'a> Situation<'a> {
         }
         match seen {
             None => Hold::Nobody,
-            Some(owner) if owner.grip == Grip::Left => Hold::Left(owner),
+            Some(owner) if owner.state == HolderState::Reserved => Hold::Left(owner),
             Some(owner) => Hold::Another(self.key(&owner.instance), owner.ends_at),
         }
     }
@@ -210,7 +210,7 @@ mod tests {
             instance: Instance::read(name),
             fence: Some(fence),
             ends_at: None,
-            grip: if name.ends_with("~absent") { Grip::Left } else { Grip::Firm },
+            state: if name.ends_with("~absent") { HolderState::Reserved } else { HolderState::Active },
             key: LeaseKey::default(),
             acquired_at: None,
             renewed_at: None,

@@ -1,7 +1,7 @@
 //! A store within one process, for tests and for programs that run alone. It does not survive the process.
 
 use super::{
-    HeldTarget, LeaseKey, Grip, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
+    HeldTarget, LeaseKey, HolderState, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
     StoreError, TargetName, View, Wanted,
 };
 use crate::instance::Instance;
@@ -200,7 +200,7 @@ impl Store for MemoryStore {
                 instance: hold.instance.clone(),
                 fence: Some(hold.fence),
                 ends_at: Some(hold.ends_at),
-                grip: if hold.instance.is_absent() { Grip::Left } else { Grip::Firm },
+                state: if hold.instance.is_absent() { HolderState::Reserved } else { HolderState::Active },
                 key: LeaseKey::default(),
                 acquired_at: None,
                 renewed_at: None,

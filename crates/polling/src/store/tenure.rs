@@ -7,7 +7,7 @@ mod feed;
 mod joining;
 
 use super::{
-    HeldTarget, LeaseKey, Grip, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
+    HeldTarget, LeaseKey, HolderState, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
     StoreError, TargetName, View, Wanted,
 };
 use crate::instance::Instance;
@@ -367,7 +367,7 @@ impl Store for TenureStore {
         // What an earlier session of ours keeps is renewed by nobody; what a heartbeat told to be lost comes back only by
         // something that happened later.
         let is_ended = member.ended.get(&seen.key.lease_id).is_some_and(|told| seen.key.lsn <= *told);
-        if seen.grip != Grip::Firm || seen.key.session != member.session || is_ended {
+        if seen.state != HolderState::Active || seen.key.session != member.session || is_ended {
             return None;
         }
         let (fence, key) = (seen.fence?, seen.key.clone());

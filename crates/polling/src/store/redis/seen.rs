@@ -1,7 +1,7 @@
 //! What an answer of Redis says about a group. Pure: instants come in, a view goes out.
 
 use crate::instance::Instance;
-use crate::store::{LeaseKey, Grip, SeenMember, SeenOwner, TargetName, View};
+use crate::store::{LeaseKey, HolderState, SeenMember, SeenOwner, TargetName, View};
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,7 +135,7 @@ impl<'a> Seen<'a> {
             instance: held.holder.clone(),
             fence,
             ends_at,
-            grip: if held.holder.is_absent() { Grip::Left } else { Grip::Firm },
+            state: if held.holder.is_absent() { HolderState::Reserved } else { HolderState::Active },
             key: LeaseKey::default(),
             acquired_at: taken.map(shown),
             renewed_at: renewed.map(shown),

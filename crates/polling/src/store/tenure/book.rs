@@ -1,7 +1,7 @@
 //! The leases of a group as the daemon tells of them: a list, then every change. Pure.
 
 use crate::instance::Instance;
-use crate::store::{LeaseKey, Grip, SeenMember, SeenOwner, TargetName, View};
+use crate::store::{LeaseKey, HolderState, SeenMember, SeenOwner, TargetName, View};
 use std::collections::{BTreeMap, HashMap};
 use tenure_api::{
     DrainCause, Event, EventKind, EventLease, Lease, PollName, PollerFacts, PollerStatus, State,
@@ -167,10 +167,10 @@ impl Entry {
         let is_of_earlier_session =
             own.is_some_and(|(me, session)| *me == instance && session != self.session);
         SeenOwner {
-            grip: match self.has_authority {
-                false => Grip::Ending,
-                true if instance.is_absent() || is_of_earlier_session => Grip::Left,
-                true => Grip::Firm,
+            state: match self.has_authority {
+                false => HolderState::Ending,
+                true if instance.is_absent() || is_of_earlier_session => HolderState::Reserved,
+                true => HolderState::Active,
             },
             instance,
             fence: Some(self.fence),
