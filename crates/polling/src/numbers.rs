@@ -1,6 +1,6 @@
 //! The counters of a poller.
 
-use crate::store::LetGo;
+use crate::store::ReleaseReason;
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -44,8 +44,8 @@ impl RunOutcome {
 /// Why a target moved, as seen by this poller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MoveReason {
-    /// This poller gave it up.
-    LetGo(LetGo),
+    /// This poller released it or handed it over.
+    Released(ReleaseReason),
     /// Its poller's ttl was over.
     TtlExpiry,
 }
@@ -53,10 +53,10 @@ pub enum MoveReason {
 impl MoveReason {
     /// All of them.
     pub const ALL: [Self; 5] = [
-        Self::LetGo(LetGo::Voluntary),
-        Self::LetGo(LetGo::Rebalanced),
-        Self::LetGo(LetGo::Shutdown),
-        Self::LetGo(LetGo::TargetRemoved),
+        Self::Released(ReleaseReason::Voluntary),
+        Self::Released(ReleaseReason::Rebalanced),
+        Self::Released(ReleaseReason::Shutdown),
+        Self::Released(ReleaseReason::TargetRemoved),
         Self::TtlExpiry,
     ];
 
@@ -64,7 +64,7 @@ impl MoveReason {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::LetGo(why) => why.as_str(),
+            Self::Released(reason) => reason.as_str(),
             Self::TtlExpiry => "ttl_expiry",
         }
     }

@@ -206,9 +206,9 @@ pub enum Outcome<T> {
     Impossible(String),
 }
 
-/// Why a poller gives up targets.
+/// Why a poller releases or hands over targets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum LetGo {
+pub enum ReleaseReason {
     /// The program requested it.
     Voluntary,
     /// Another poller gets it.
@@ -219,7 +219,7 @@ pub enum LetGo {
     TargetRemoved,
 }
 
-impl LetGo {
+impl ReleaseReason {
     /// The value in logs, metrics and stores.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -281,14 +281,14 @@ pub trait Store: Send + Sync + 'static {
     fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<HeldTarget>;
 
     /// Releases leases; ignores lost ones. After an error some may still be held: call it again.
-    fn release(&self, leases: &[HeldTarget], why: LetGo) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn release(&self, leases: &[HeldTarget], reason: ReleaseReason) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Moves each lease to a member atomically, with a higher fence and without a gap. Returns one outcome per lease,
     /// in the same order; an error means that all outcomes are unknown. Idempotent for the same successor.
     fn hand_over(
         &self,
         leases: &[(HeldTarget, SeenMember)],
-        why: LetGo,
+        reason: ReleaseReason,
     ) -> impl Future<Output = Result<Vec<Outcome<()>>, StoreError>> + Send;
 
     /// Publishes the status of this poller (leaving, online).

@@ -12,7 +12,7 @@ use super::holdings::Standing;
 use super::plan::{Plan, Situation, key, plan};
 use super::{PollerError, Shared};
 use crate::numbers::MoveReason;
-use crate::store::{HeldTarget, HolderState, LetGo, Outcome, SeenMember, Store, StoreError, TargetName, View, Wanted};
+use crate::store::{HeldTarget, HolderState, ReleaseReason, Outcome, SeenMember, Store, StoreError, TargetName, View, Wanted};
 use budget::{Budget, Quota, quotas};
 use core::time::Duration;
 use deaths::{Deaths, Flapping};
@@ -278,7 +278,7 @@ impl<S: Store> Control<S> {
                 let adopted = self.shared.store.adopt(target, seen);
                 if adopted.is_some_and(|lease| holdings.admit(lease, now)) {
                     if self.is_leaving {
-                        holdings.drain(target, LetGo::Shutdown, false);
+                        holdings.drain(target, ReleaseReason::Shutdown, false);
                     }
                     handed.push((target.clone(), fence));
                 }
@@ -382,10 +382,10 @@ impl<S: Store> Control<S> {
             }
         }
         for target in &plan.drop {
-            holdings.drain(target, LetGo::TargetRemoved, true);
+            holdings.drain(target, ReleaseReason::TargetRemoved, true);
         }
         given.retain(|_, (_, at)| now.since(*at) < self.shared.options.discovery);
-        let why = if self.is_leaving { LetGo::Shutdown } else { LetGo::Rebalanced };
+        let why = if self.is_leaving { ReleaseReason::Shutdown } else { ReleaseReason::Rebalanced };
         let settled = self.settled_since.after(SETTLE);
         let may_move = self.is_leaving || now >= settled;
         let share = self.share;
@@ -433,8 +433,8 @@ impl<S: Store> Control<S> {
 
     /// Hands over and releases what drains and has no poll running.
     async fn let_go(&mut self, wake: &mut Wake) -> Result<(), StoreError> {
-        let mut handed: HashMap<LetGo, Vec<(HeldTarget, SeenMember)>> = HashMap::new();
-        let mut released: HashMap<LetGo, Vec<HeldTarget>> = HashMap::new();
+        let mut handed: HashMap<ReleaseReason, Vec<(HeldTarget, SeenMember)>> = HashMap::new();
+        let mut released: HashMap<ReleaseReason, Vec<HeldTarget>> = HashMap::new();
         let mut in_doubt: Vec<(HeldTarget, SeenMember)> = Vec::new();
         {
             let holdings = self.shared.holdings();
@@ -446,20 +446,20 @@ impl<S: Store> Control<S> {
                 let lease = holding.lease.clone();
                 match self.successors.get(target).map(|(_, to)| to) {
                     // Asked for again, it is counted already.
-                    Some(to) if to.takes_handovers && holding.gone_maybe && why == LetGo::Rebalanced => {
+                    Some(to) if to.takes_handovers && holding.gone_maybe && why == ReleaseReason::Rebalanced => {
                         in_doubt.push((lease, to.clone()));
                     }
-                    Some(to) if to.takes_handovers && why != LetGo::TargetRemoved => {
+                    Some(to) if to.takes_handovers && why != ReleaseReason::TargetRemoved => {
                         handed.entry(why).or_default().push((lease, to.clone()));
                     }
                     // While a successor may be found it is not given up.
-                    None if why == LetGo::Rebalanced && !holding.tie.stop.is_cancelled() => {}
+                    None if why == ReleaseReason::Rebalanced && !holding.tie.stop.is_cancelled() => {}
                     _ => released.entry(why).or_default().push(lease),
                 }
             }
         }
         let now = BootInstant::now();
-        match handed.get_mut(&LetGo::Rebalanced) {
+        match handed.get_mut(&ReleaseReason::Rebalanced) {
             // A poll that ran on put its move off: these are counted again when they move.
             Some(moves) if !self.is_leaving => {
                 let allowed = self.handing.left(now, self.share);
@@ -471,7 +471,7 @@ impl<S: Store> Control<S> {
             }
             Some(_) | None => self.handing.rest(),
         }
-        self.hand_over(&in_doubt, LetGo::Rebalanced, wake).await?;
+        self.hand_over(&in_doubt, ReleaseReason::Rebalanced, wake).await?;
         for (why, leases) in handed {
             self.hand_over(&leases, why, wake).await?;
         }
@@ -484,7 +484,7 @@ impl<S: Store> Control<S> {
     async fn hand_over(
         &mut self,
         leases: &[(HeldTarget, SeenMember)],
-        why: LetGo,
+        why: ReleaseReason,
         wake: &mut Wake,
     ) -> Result<(), StoreError> {
         for lot in leases.chunks(LOT.min(S::MOVES_PER_RENEWAL / 2)) {
@@ -499,7 +499,7 @@ impl<S: Store> Control<S> {
         Ok(())
     }
 
-    fn handed(&mut self, lease: &HeldTarget, to: &SeenMember, outcome: Outcome<()>, why: LetGo, wake: &mut Wake) {
+    fn handed(&mut self, lease: &HeldTarget, to: &SeenMember, outcome: Outcome<()>, why: ReleaseReason, wake: &mut Wake) {
         let now = BootInstant::now();
         let target = &lease.target;
         match outcome {
@@ -508,7 +508,7 @@ impl<S: Store> Control<S> {
                 self.successors.remove(target);
                 self.given.insert(target.clone(), (name.clone(), now));
                 self.shared.holdings().let_go(target, lease.fence, Some(name));
-                self.shared.counters.moved(MoveReason::LetGo(why));
+                self.shared.counters.moved(MoveReason::Released(why));
                 tracing::info!(
                     instance = %self.shared.membership.instance, target = %target,
                     group = self.shared.group, fence = lease.fence, ttl_ms = self.shared.ttl_ms(),
@@ -558,7 +558,7 @@ impl<S: Store> Control<S> {
         leases.for_each(|lease| holdings.doubt_letting_go(&lease.target, true));
     }
 
-    async fn release(&mut self, leases: &[HeldTarget], why: LetGo) -> Result<(), StoreError> {
+    async fn release(&mut self, leases: &[HeldTarget], why: ReleaseReason) -> Result<(), StoreError> {
         for lot in leases.chunks(LOT.min(S::MOVES_PER_RENEWAL / 2)) {
             self.doubt(lot.iter());
             self.shared.counters.asked_store();
@@ -566,7 +566,7 @@ impl<S: Store> Control<S> {
             for lease in lot {
                 self.successors.remove(&lease.target);
                 self.shared.holdings().let_go(&lease.target, lease.fence, None);
-                self.shared.counters.moved(MoveReason::LetGo(why));
+                self.shared.counters.moved(MoveReason::Released(why));
                 self.log_released(lease, why);
             }
         }
@@ -677,7 +677,7 @@ impl<S: Store> Control<S> {
         );
     }
 
-    fn log_released(&self, lease: &HeldTarget, why: LetGo) {
+    fn log_released(&self, lease: &HeldTarget, why: ReleaseReason) {
         tracing::info!(
             instance = %self.shared.membership.instance, target = %lease.target,
             group = self.shared.group, fence = lease.fence, ttl_ms = self.shared.ttl_ms(),

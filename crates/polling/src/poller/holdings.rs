@@ -5,7 +5,7 @@
 //! away or released has no poll running.
 
 use crate::numbers::RunOutcome;
-use crate::store::{HeldTarget, LetGo, TargetName};
+use crate::store::{HeldTarget, ReleaseReason, TargetName};
 use core::time::Duration;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) enum Standing {
     /// Not renewed: nothing starts until it is.
     Uncertain,
     /// Being let go: nothing starts any more.
-    Draining(LetGo),
+    Draining(ReleaseReason),
 }
 
 /// What a held target and its running poll share.
@@ -286,10 +286,10 @@ impl Holdings {
     }
 
     /// Nothing starts on the target any more; with `stop` what runs is told to end.
-    pub(crate) fn drain(&mut self, target: &TargetName, why: LetGo, stop: bool) {
+    pub(crate) fn drain(&mut self, target: &TargetName, why: ReleaseReason, stop: bool) {
         let Some(holding) = self.held.get_mut(target) else { return };
         // What was dropped is dropped: its poll was told to stop.
-        if holding.standing != Standing::Draining(LetGo::TargetRemoved) {
+        if holding.standing != Standing::Draining(ReleaseReason::TargetRemoved) {
             holding.standing = Standing::Draining(why);
         }
         if stop {

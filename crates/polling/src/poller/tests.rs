@@ -8,7 +8,7 @@ mod turns;
 
 use super::*;
 use crate::source::Fixed;
-use crate::store::{HeldTarget, LetGo, MemoryStore, Outcome, Renewal, SeenMember, SeenOwner, StoreError, Wanted};
+use crate::store::{HeldTarget, ReleaseReason, MemoryStore, Outcome, Renewal, SeenMember, SeenOwner, StoreError, Wanted};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use tenure_api::PollerReport;
@@ -353,22 +353,22 @@ impl Store for Failing {
         self.store.adopt(target, seen)
     }
 
-    async fn release(&self, leases: &[HeldTarget], why: LetGo) -> Result<(), StoreError> {
+    async fn release(&self, leases: &[HeldTarget], reason: ReleaseReason) -> Result<(), StoreError> {
         self.hang().await;
         if self.defers_releases.load(Ordering::Relaxed) {
             self.deferred.lock().expect("unpoisoned").extend_from_slice(leases);
             return Err(StoreError::Unreachable("the release waits in a buffer".to_owned()));
         }
-        self.answer(self.store.release(leases, why).await)
+        self.answer(self.store.release(leases, reason).await)
     }
 
     async fn hand_over(
         &self,
         leases: &[(HeldTarget, SeenMember)],
-        why: LetGo,
+        reason: ReleaseReason,
     ) -> Result<Vec<Outcome<()>>, StoreError> {
         self.hang().await;
-        self.answer(self.store.hand_over(leases, why).await)
+        self.answer(self.store.hand_over(leases, reason).await)
     }
 
     async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
@@ -472,7 +472,7 @@ async fn what_may_have_been_released_is_not_polled_until_that_is_known() {
     assert_eq!(shown.state, tenure_api::TargetState::Draining, "nothing starts on it");
     // The release comes late, and the answer to the next one is heard: it is taken anew.
     let late = deferred.lock().expect("unpoisoned").clone();
-    giver.handle.shared.store.store.release(&late, LetGo::Rebalanced).await.expect("released");
+    giver.handle.shared.store.store.release(&late, ReleaseReason::Rebalanced).await.expect("released");
     defers.store(false, Ordering::Relaxed);
     wait_until_true("all are polled again", || {
         let fence = witness.records().get(&*in_doubt.target).map(|record| record.fence);

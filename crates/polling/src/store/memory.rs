@@ -1,7 +1,7 @@
 //! A store within one process, for tests and for programs that run alone. It does not survive the process.
 
 use super::{
-    HeldTarget, LeaseKey, HolderState, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
+    HeldTarget, LeaseKey, HolderState, ReleaseReason, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
     StoreError, TargetName, View, Wanted,
 };
 use crate::instance::Instance;
@@ -243,7 +243,7 @@ impl Store for MemoryStore {
         Some(HeldTarget { target: target.clone(), fence: seen.fence?, valid_until, key: LeaseKey::default() })
     }
 
-    async fn release(&self, leases: &[HeldTarget], _why: LetGo) -> Result<(), StoreError> {
+    async fn release(&self, leases: &[HeldTarget], _reason: ReleaseReason) -> Result<(), StoreError> {
         self.change_as_member(|world, membership, _| {
             for lease in leases {
                 if world.is_held(lease, membership) {
@@ -256,7 +256,7 @@ impl Store for MemoryStore {
     async fn hand_over(
         &self,
         leases: &[(HeldTarget, SeenMember)],
-        _why: LetGo,
+        _reason: ReleaseReason,
     ) -> Result<Vec<Outcome<()>>, StoreError> {
         self.change_as_member(|world, membership, now| {
             let mut give = |(lease, to): &(HeldTarget, SeenMember)| {

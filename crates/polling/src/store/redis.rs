@@ -13,7 +13,7 @@ mod scripts;
 mod seen;
 
 use super::{
-    HeldTarget, LeaseKey, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store, StoreError,
+    HeldTarget, LeaseKey, ReleaseReason, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store, StoreError,
     TargetName, View, Wanted,
 };
 use crate::instance::Instance;
@@ -494,12 +494,12 @@ impl Store for RedisStore {
         Some(HeldTarget { target: target.clone(), fence: seen.fence?, valid_until, key: LeaseKey::default() })
     }
 
-    async fn release(&self, leases: &[HeldTarget], why: LetGo) -> Result<(), StoreError> {
+    async fn release(&self, leases: &[HeldTarget], reason: ReleaseReason) -> Result<(), StoreError> {
         let member = self.member()?;
         let releasing = async {
             for chunk in leases.chunks(TARGETS_PER_SCRIPT) {
                 let targets: Vec<&str> = chunk.iter().map(|lease| &*lease.target).collect();
-                let mut arguments = vec![why.as_str().to_owned()];
+                let mut arguments = vec![reason.as_str().to_owned()];
                 arguments.extend(fences(chunk));
                 let call = Call { instance: &member.instance, ttl: member.ttl, targets: &targets, arguments };
                 self.run(&scripts::RELEASE, call).await?;
@@ -512,7 +512,7 @@ impl Store for RedisStore {
     async fn hand_over(
         &self,
         leases: &[(HeldTarget, SeenMember)],
-        why: LetGo,
+        reason: ReleaseReason,
     ) -> Result<Vec<Outcome<()>>, StoreError> {
         let member = self.member()?;
         let handing_over = async {
@@ -521,7 +521,7 @@ impl Store for RedisStore {
                 let takers: Vec<&(HeldTarget, SeenMember)> =
                     chunk.iter().filter(|(_, successor)| successor.takes_handovers).collect();
                 let targets: Vec<&str> = takers.iter().map(|(lease, _)| &*lease.target).collect();
-                let mut arguments = vec![why.as_str().to_owned()];
+                let mut arguments = vec![reason.as_str().to_owned()];
                 arguments.extend(takers.iter().map(|(lease, _)| lease.fence.to_string()));
                 arguments.extend(takers.iter().map(|(_, successor)| successor.instance.to_string()));
                 let call = Call { instance: &member.instance, ttl: member.ttl, targets: &targets, arguments };

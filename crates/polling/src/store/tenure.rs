@@ -7,7 +7,7 @@ mod feed;
 mod joining;
 
 use super::{
-    HeldTarget, LeaseKey, HolderState, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
+    HeldTarget, LeaseKey, HolderState, ReleaseReason, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
     StoreError, TargetName, View, Wanted,
 };
 use crate::instance::Instance;
@@ -374,12 +374,12 @@ impl Store for TenureStore {
         Some(HeldTarget { target: target.clone(), fence, valid_until: member.valid_until, key })
     }
 
-    async fn release(&self, leases: &[HeldTarget], why: LetGo) -> Result<(), StoreError> {
+    async fn release(&self, leases: &[HeldTarget], reason: ReleaseReason) -> Result<(), StoreError> {
         let limit = self.member()?.membership.call_limit;
         let answers = each(&self.client, limit, keys(leases), |client, key| async move {
             let call = HolderCall {
                 epoch: key.epoch,
-                reason: Some(why.as_str().to_owned()),
+                reason: Some(reason.as_str().to_owned()),
                 operation_id: Some(operation_id()),
                 ..HolderCall::default()
             };
@@ -401,7 +401,7 @@ impl Store for TenureStore {
     async fn hand_over(
         &self,
         leases: &[(HeldTarget, SeenMember)],
-        _why: LetGo,
+        _reason: ReleaseReason,
     ) -> Result<Vec<Outcome<()>>, StoreError> {
         let limit = self.member()?.membership.call_limit;
         let answers = each(&self.client, limit, leases.to_vec(), |client, (lease, to)| {

@@ -4,7 +4,7 @@ use super::{Control, Wake};
 use crate::numbers::MoveReason;
 use crate::poller::PollerError;
 use crate::poller::runner::STOPPING_MAX;
-use crate::store::{LetGo, Store, StoreError, TargetName};
+use crate::store::{ReleaseReason, Store, StoreError, TargetName};
 use core::time::Duration;
 use tenure_api::PollerStatus;
 use tenure_client::clock::{BootInstant, wait_until};
@@ -45,8 +45,8 @@ impl<S: Store> Control<S> {
         let left = tokio::time::timeout(PARTING_LIMIT, leaving).await;
         self.shared.holdings().lose_all();
         for lease in &leases {
-            self.shared.counters.moved(MoveReason::LetGo(LetGo::Shutdown));
-            self.log_released(lease, LetGo::Shutdown);
+            self.shared.counters.moved(MoveReason::Released(ReleaseReason::Shutdown));
+            self.log_released(lease, ReleaseReason::Shutdown);
         }
         match left {
             Ok(Ok(()) | Err(StoreError::NotMember(_))) => Ok(()),
@@ -120,7 +120,7 @@ impl<S: Store> Control<S> {
     fn drain_all<'a>(&self, targets: impl Iterator<Item = &'a TargetName>) {
         let mut holdings = self.shared.holdings();
         for target in targets {
-            holdings.drain(target, LetGo::Shutdown, false);
+            holdings.drain(target, ReleaseReason::Shutdown, false);
         }
     }
 
@@ -130,7 +130,7 @@ impl<S: Store> Control<S> {
             let mut holdings = self.shared.holdings();
             let held: Vec<TargetName> = holdings.iter().map(|(target, _)| target.clone()).collect();
             for target in &held {
-                holdings.drain(target, LetGo::Shutdown, true);
+                holdings.drain(target, ReleaseReason::Shutdown, true);
             }
             held
         };

@@ -2,22 +2,22 @@
 
 use super::{Fixture, Member};
 use crate::waiting::{soon, wait_until};
-use tenure_polling::store::{LetGo, Outcome, Store};
+use tenure_polling::store::{ReleaseReason, Outcome, Store};
 
 pub(super) async fn a_fence_rises_with_every_change_of_hands<F: Fixture>(fixture: F) {
     let (one, other) = (Member::lasting(&fixture).await, Member::lasting(&fixture).await);
     let mut fences = Vec::new();
     let lease = one.acquire("t").await;
     fences.push(lease.fence);
-    one.store.release(&[lease], LetGo::Voluntary).await.expect("released");
+    one.store.release(&[lease], ReleaseReason::Voluntary).await.expect("released");
     let lease = one.acquire("t").await;
     fences.push(lease.fence);
     let successor = one.finds(&other).await;
-    one.store.hand_over(&[(lease, successor)], LetGo::Rebalanced).await.expect("handed over");
+    one.store.hand_over(&[(lease, successor)], ReleaseReason::Rebalanced).await.expect("handed over");
     let lease = other.adopts("t").await;
     fences.push(lease.fence);
     let successor = other.finds(&one).await;
-    other.store.hand_over(&[(lease, successor)], LetGo::Rebalanced).await.expect("handed over");
+    other.store.hand_over(&[(lease, successor)], ReleaseReason::Rebalanced).await.expect("handed over");
     let lease = one.adopts_above("t", fences[2]).await;
     fences.push(lease.fence);
     one.store.leave(&[lease], None).await.expect("left");
@@ -45,7 +45,7 @@ pub(super) async fn a_successor_hears_of_what_it_is_handed_and_adopts_it<F: Fixt
             }
         }
     });
-    let handed = giver.store.hand_over(&[(lease.clone(), successor)], LetGo::Rebalanced).await;
+    let handed = giver.store.hand_over(&[(lease.clone(), successor)], ReleaseReason::Rebalanced).await;
     assert_eq!(handed.expect("an answer"), [Outcome::Done(())]);
     let owner = soon("the successor hears of it", listening).await.expect("no panic");
     let adopted = taker.store.adopt(&"t".into(), &owner).expect("a lease");
@@ -64,11 +64,11 @@ pub(super) async fn whoever_handed_over_has_nothing_left_to_let_go<F: Fixture>(f
     let successor = giver.finds(&taker).await;
     giver
         .store
-        .hand_over(&[(lease.clone(), successor.clone())], LetGo::Rebalanced)
+        .hand_over(&[(lease.clone(), successor.clone())], ReleaseReason::Rebalanced)
         .await
         .expect("handed over");
-    giver.store.release(std::slice::from_ref(&lease), LetGo::Voluntary).await.expect("an answer");
-    let again = giver.store.hand_over(&[(lease.clone(), successor)], LetGo::Rebalanced).await;
+    giver.store.release(std::slice::from_ref(&lease), ReleaseReason::Voluntary).await.expect("an answer");
+    let again = giver.store.hand_over(&[(lease.clone(), successor)], ReleaseReason::Rebalanced).await;
     // Whoever cannot tell a try from the one before it refuses; whoever can gives the first answer again.
     assert!(matches!(again.expect("an answer").as_slice(), [Outcome::Rejected(_) | Outcome::Done(())]));
     let adopted = taker.adopts("t").await;
@@ -81,7 +81,7 @@ pub(super) async fn nothing_is_handed_to_one_who_left<F: Fixture>(fixture: F) {
     let lease = giver.acquire("t").await;
     let successor = giver.finds(&gone).await;
     gone.store.leave(&[], None).await.expect("left");
-    let handed = giver.store.hand_over(&[(lease.clone(), successor)], LetGo::Rebalanced).await;
+    let handed = giver.store.hand_over(&[(lease.clone(), successor)], ReleaseReason::Rebalanced).await;
     assert!(matches!(handed.expect("an answer").as_slice(), [Outcome::NotTaken(_)]));
     let renewal = giver.store.renew(&[lease]).await.expect("renewed");
     assert!(renewal.lost.is_empty(), "it stays where it was");

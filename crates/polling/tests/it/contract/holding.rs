@@ -5,7 +5,7 @@ use crate::waiting::wait_until;
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
 use tenure_polling::Instance;
-use tenure_polling::store::{LetGo, Outcome, Store, TargetName, Wanted};
+use tenure_polling::store::{ReleaseReason, Outcome, Store, TargetName, Wanted};
 use tokio::task::JoinSet;
 
 pub(super) async fn of_fifty_who_want_a_target_one_gets_it<F: Fixture>(fixture: F) {
@@ -39,7 +39,7 @@ pub(super) async fn renewing_creates_nothing<F: Fixture>(fixture: F) {
     let (member, watcher) = (Member::lasting(&fixture).await, Member::lasting(&fixture).await);
     let lease = member.acquire("t").await;
     let leases = [lease];
-    member.store.release(&leases, LetGo::Voluntary).await.expect("released");
+    member.store.release(&leases, ReleaseReason::Voluntary).await.expect("released");
     member.store.renew(&leases).await.expect("an answer");
     wait_until("nobody has it", async || watcher.sees_owner("t", None).await).await;
     let taken = watcher.acquire("t").await;
@@ -52,7 +52,7 @@ pub(super) async fn a_lost_target_is_reported_with_its_fence<F: Fixture>(fixture
     let (member, other) = (Member::lasting(&fixture).await, Member::lasting(&fixture).await);
     let (kept, given) = (member.acquire("kept").await, member.acquire("given").await);
     let successor = member.finds(&other).await;
-    let outcomes = member.store.hand_over(&[(given.clone(), successor)], LetGo::Rebalanced).await;
+    let outcomes = member.store.hand_over(&[(given.clone(), successor)], ReleaseReason::Rebalanced).await;
     assert_eq!(outcomes.expect("an answer"), [Outcome::Done(())]);
     let sent = BootInstant::now();
     let renewal = member.store.renew(&[kept, given.clone()]).await.expect("an answer");
@@ -143,7 +143,7 @@ pub(super) async fn thousands_of_targets_are_held_at_once<F: Fixture>(fixture: F
     .await;
     let renewal = member.store.renew(&leases).await.expect("renewed");
     assert!(renewal.lost.is_empty() && renewal.valid_until.is_some());
-    member.store.release(&leases, LetGo::Shutdown).await.expect("released");
+    member.store.release(&leases, ReleaseReason::Shutdown).await.expect("released");
     wait_until("all are free", async || {
         watcher.store.observe(&targets).await.expect("a view").owners.is_empty()
     })

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tenure_polling::store::{HeldTarget, LetGo, Outcome, SeenMember, Store};
+use tenure_polling::store::{HeldTarget, ReleaseReason, Outcome, SeenMember, Store};
 
 const POLLERS: usize = 3;
 const TARGETS: usize = 3;
@@ -99,7 +99,7 @@ impl Model {
             }
             Step::Release(poller, target) => {
                 let Some(lease) = self.held_by(poller, target) else { return Ok(()) };
-                pollers[poller].store.release(&[lease], LetGo::Voluntary).await.expect("an answer");
+                pollers[poller].store.release(&[lease], ReleaseReason::Voluntary).await.expect("an answer");
                 self.let_go(poller, target);
             }
             Step::HandOver(poller, target, to) => {
@@ -107,7 +107,7 @@ impl Model {
                     return Ok(());
                 };
                 let given = [(lease, seen[to].clone())];
-                let handed = pollers[poller].store.hand_over(&given, LetGo::Rebalanced).await;
+                let handed = pollers[poller].store.hand_over(&given, ReleaseReason::Rebalanced).await;
                 prop_assert_eq!(handed, Ok(vec![Outcome::Done(())]));
                 self.let_go(poller, target);
                 let highest = self.highest.get(&target).copied().unwrap_or(0);
@@ -130,7 +130,7 @@ impl Model {
             }
             Step::ReleaseStale(poller, target) => {
                 if let Some(lease) = self.stale.get(&(poller, target)).cloned() {
-                    pollers[poller].store.release(&[lease], LetGo::Voluntary).await.expect("an answer");
+                    pollers[poller].store.release(&[lease], ReleaseReason::Voluntary).await.expect("an answer");
                 }
             }
         }
@@ -160,7 +160,7 @@ impl Model {
         for (poller, lease) in std::mem::take(&mut self.holders).into_values() {
             let renewal = pollers[poller].store.renew(std::slice::from_ref(&lease)).await.expect("an answer");
             prop_assert!(renewal.lost.is_empty(), "lost without a reason: {:?}", renewal.lost);
-            pollers[poller].store.release(&[lease], LetGo::Voluntary).await.expect("an answer");
+            pollers[poller].store.release(&[lease], ReleaseReason::Voluntary).await.expect("an answer");
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_api::PollerStatus;
 use tenure_client::clock::BootInstant;
 use tenure_polling::Instance;
-use tenure_polling::store::{LetGo, Outcome, Store, StoreError, Wanted};
+use tenure_polling::store::{ReleaseReason, Outcome, Store, StoreError, Wanted};
 
 pub(super) async fn a_store_that_does_not_answer_is_unreachable_within_the_limit<F: Fixture>(fixture: F) {
     let limit = Duration::from_millis(800);
@@ -21,9 +21,9 @@ pub(super) async fn a_store_that_does_not_answer_is_unreachable_within_the_limit
     within(limit, "renew", store.renew(&leases)).await;
     let wanted = [Wanted { target: "u".into(), left_to: None }];
     within(limit, "acquire", known(store.acquire(&wanted))).await;
-    within(limit, "release", store.release(&leases, LetGo::Voluntary)).await;
+    within(limit, "release", store.release(&leases, ReleaseReason::Voluntary)).await;
     let handed = [(lease.clone(), successor)];
-    within(limit, "hand over", known(store.hand_over(&handed, LetGo::Voluntary))).await;
+    within(limit, "hand over", known(store.hand_over(&handed, ReleaseReason::Voluntary))).await;
     within(limit, "tell", store.tell(PollerStatus::Online)).await;
     // A new connection is as silent as the first one.
     within(limit, "renew", store.renew(&leases)).await;

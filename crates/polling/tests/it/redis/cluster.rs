@@ -7,7 +7,7 @@ use crate::waiting::{soon, wait_until};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use tenure_polling::source::{RedisPatternSource, TargetSource};
-use tenure_polling::store::{LetGo, RedisOptions, RedisStore, Store};
+use tenure_polling::store::{ReleaseReason, RedisOptions, RedisStore, Store};
 
 struct Cluster {
     nodes: Vec<(SocketAddr, RedisServer)>,
@@ -101,7 +101,7 @@ async fn a_group_lives_in_one_slot_of_a_cluster() {
         async move { store.changed().await }
     });
     let handed = [(lease.clone(), successor.expect("seen"))];
-    poller.store.hand_over(&handed, LetGo::Rebalanced).await.expect("handed over");
+    poller.store.hand_over(&handed, ReleaseReason::Rebalanced).await.expect("handed over");
     soon("news of it", hearing).await.expect("no panic");
     let view = other.view(&["t"]).await;
     let adopted = other.store.adopt(&"t".into(), &view.owners["t"]).expect("a lease");

@@ -5,7 +5,7 @@ use crate::redis_server::RedisServer;
 use tenure_api::PollerStatus;
 use tenure_polling::Instance;
 use tenure_polling::assignment::Hash;
-use tenure_polling::store::{LetGo, Outcome, RedisOptions, RedisStore, Store};
+use tenure_polling::store::{ReleaseReason, Outcome, RedisOptions, RedisStore, Store};
 
 /// How older programs renew and release.
 const OLDER_RENEW: &str = r#"if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) else return 0 end"#;
@@ -73,7 +73,7 @@ async fn an_acquire_raises_the_fence_of_what_is_held_already_and_a_late_release_
     let lost_on_its_way = poller.acquire("t").await;
     let lease = poller.acquire("t").await;
     assert!(lease.fence > lost_on_its_way.fence, "{} after {}", lease.fence, lost_on_its_way.fence);
-    poller.store.release(&[lost_on_its_way], LetGo::Rebalanced).await.expect("an answer");
+    poller.store.release(&[lost_on_its_way], ReleaseReason::Rebalanced).await.expect("an answer");
     assert_eq!(server.cli(&["GET", "poll:lease:t"]), poller.instance());
     let renewal = poller.store.renew(&[lease]).await.expect("renewed");
     assert!(renewal.lost.is_empty());
@@ -92,7 +92,7 @@ async fn what_is_handed_over_ends_with_the_membership_of_its_successor() {
     let view = giver.view(&[]).await;
     let successor = view.members.iter().find(|member| member.instance.as_str() == dying.instance());
     let handed = [(lease, successor.expect("a member").clone())];
-    let outcomes = giver.store.hand_over(&handed, LetGo::Rebalanced).await.expect("an answer");
+    let outcomes = giver.store.hand_over(&handed, ReleaseReason::Rebalanced).await.expect("an answer");
     assert_eq!(outcomes, [Outcome::Done(())]);
     let left = number(&server.cli(&["PTTL", "poll:lease:t"]));
     assert!(left <= 20_000, "{left} ms are left, and its poller has at most 20 s");
@@ -121,7 +121,7 @@ async fn older_programs_and_ours_keep_out_of_each_others_leases() {
     forged.target = "theirs".into();
     let renewal = poller.store.renew(&[lease, forged.clone()]).await.expect("renewed");
     assert_eq!(renewal.lost.len(), 1);
-    poller.store.release(&[forged], LetGo::Voluntary).await.expect("an answer");
+    poller.store.release(&[forged], ReleaseReason::Voluntary).await.expect("an answer");
     assert_eq!(server.cli(&["GET", "poll:lease:theirs"]), "old-1-2");
 
     let view = poller.view(&["ours", "theirs"]).await;
@@ -147,7 +147,7 @@ async fn older_programs_are_members_where_they_are_looked_for() {
     assert_eq!((older.weight, older.status, older.takes_handovers), (1, PollerStatus::Online, false));
     assert_eq!(older.address, "");
     let lease = mixed.acquire("t").await;
-    let handed = mixed.store.hand_over(&[(lease, older.clone())], LetGo::Rebalanced).await;
+    let handed = mixed.store.hand_over(&[(lease, older.clone())], ReleaseReason::Rebalanced).await;
     assert!(matches!(handed.expect("an answer").as_slice(), [Outcome::NotTaken(_)]));
     assert_eq!(server.cli(&["GET", "poll:lease:t"]), mixed.instance());
 }
@@ -214,11 +214,11 @@ async fn a_lease_that_was_taken_anew_is_another_one() {
     let server = RedisServer::start().await;
     let poller = Poller::join(&server).await;
     let old = poller.acquire("t").await;
-    poller.store.release(std::slice::from_ref(&old), LetGo::Voluntary).await.expect("released");
+    poller.store.release(std::slice::from_ref(&old), ReleaseReason::Voluntary).await.expect("released");
     let new = poller.acquire("t").await;
     let renewal = poller.store.renew(&[old.clone(), new.clone()]).await.expect("renewed");
     assert_eq!(renewal.lost.iter().map(|loss| loss.fence).collect::<Vec<_>>(), [old.fence]);
-    poller.store.release(&[old], LetGo::Voluntary).await.expect("an answer");
+    poller.store.release(&[old], ReleaseReason::Voluntary).await.expect("an answer");
     assert_eq!(server.cli(&["EXISTS", "poll:lease:t"]), "1", "the new one stays");
 }
 
@@ -266,7 +266,7 @@ async fn a_hand_over_that_is_asked_for_again_is_done_once() {
     let successor = members.into_iter().find(|member| member.instance == taker.membership.instance);
     let handed = [(lease, successor.expect("seen"))];
     for _ in 0..2 {
-        let outcomes = giver.store.hand_over(&handed, LetGo::Rebalanced).await;
+        let outcomes = giver.store.hand_over(&handed, ReleaseReason::Rebalanced).await;
         assert_eq!(outcomes, Ok(vec![Outcome::Done(())]));
     }
     let fence = number(&server.cli(&["GET", "poll:fence:t"]));

@@ -124,7 +124,7 @@ async fn after_a_failover_the_new_master_is_asked() {
     });
     poller
         .store
-        .release(std::slice::from_ref(&lease), tenure_polling::store::LetGo::Voluntary)
+        .release(std::slice::from_ref(&lease), tenure_polling::store::ReleaseReason::Voluntary)
         .await
         .expect("released");
     soon("news of the release", hearing).await.expect("no panic");
