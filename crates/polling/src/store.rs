@@ -188,7 +188,7 @@ pub struct Wanted {
     /// The target.
     pub target: TargetName,
     /// The reservation that the poller made with [`Store::leave`], if it resumes the target.
-    pub left_to: Option<SeenOwner>,
+    pub reserved: Option<SeenOwner>,
 }
 
 /// The result of an acquire or a hand-over.

@@ -581,7 +581,7 @@ impl<S: Store> Control<S> {
         for (target, rank) in plan.orphans {
             let due = self.orphans.due(&target, rank, now);
             if due <= now {
-                wanted.push(Wanted { target, left_to: None });
+                wanted.push(Wanted { target, reserved: None });
             } else {
                 wake.by(due);
             }
@@ -589,7 +589,7 @@ impl<S: Store> Control<S> {
         let is_member = |name: &str| view.members.iter().any(|member| member.instance.name() == name);
         wanted.retain(|wanted| {
             let may_be_back = self.orphans.left_by(&wanted.target).filter(|(last, _)| {
-                wanted.left_to.is_none() && last.has_fixed_name() && !is_member(last.name())
+                wanted.reserved.is_none() && last.has_fixed_name() && !is_member(last.name())
             });
             let not_before = may_be_back
                 .map(|(_, since)| since.after(SETTLE))

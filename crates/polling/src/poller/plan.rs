@@ -67,7 +67,7 @@ pub(crate) fn plan(situation: &Situation<'_>) -> Plan {
             Hold::Left(owner) => {
                 let name = situation.key(&owner.instance);
                 if owner.instance.name() == me.name() && !situation.is_leaving {
-                    plan.take.push(Wanted { target: target.clone(), left_to: Some((*owner).clone()) });
+                    plan.take.push(Wanted { target: target.clone(), reserved: Some((*owner).clone()) });
                 }
                 // Who is back counts as having it; while it is away nobody does.
                 if !members.iter().any(|member| member.name == name) {
@@ -98,7 +98,7 @@ pub(crate) fn plan(situation: &Situation<'_>) -> Plan {
             },
             Hold::Nobody => {
                 if is_for_me {
-                    plan.take.push(Wanted { target: target.clone(), left_to: None });
+                    plan.take.push(Wanted { target: target.clone(), reserved: None });
                 } else if chosen.is_some() && !situation.is_leaving {
                     let before = rank(situation.hash, &members, target, situation.key(me));
                     plan.orphans.push((target.clone(), before.max(1)));

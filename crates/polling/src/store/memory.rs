@@ -227,7 +227,7 @@ impl Store for MemoryStore {
     async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<HeldTarget>>, StoreError> {
         self.change_as_member(|world, membership, now| {
             let mut take = |wanted: &Wanted| {
-                let is_left = |hold: &Hold| wanted.left_to.is_some() && hold.instance.is_absent();
+                let is_left = |hold: &Hold| wanted.reserved.is_some() && hold.instance.is_absent();
                 match world.holds.get(&wanted.target) {
                     Some(hold) if !is_left(hold) => Outcome::Rejected(format!("{} holds it", hold.instance)),
                     _ => Outcome::Done(hold(world, &wanted.target, membership, now)),

@@ -465,7 +465,7 @@ impl Store for RedisStore {
                     chunk.iter().filter(|wanted| cannot_be(&wanted.target).is_none()).collect();
                 let targets: Vec<&str> = possible.iter().map(|wanted| &*wanted.target).collect();
                 let mut arguments = vec![absent.clone()];
-                let back = |wanted: &&Wanted| if wanted.left_to.is_some() { "back" } else { "" }.to_owned();
+                let back = |wanted: &&Wanted| if wanted.reserved.is_some() { "back" } else { "" }.to_owned();
                 arguments.extend(possible.iter().map(back));
                 let call = Call { instance: &member.instance, ttl: member.ttl, targets: &targets, arguments };
                 let sent = BootInstant::now();

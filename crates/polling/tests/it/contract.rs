@@ -143,7 +143,7 @@ impl<S: Store> Member<S> {
     }
 
     async fn try_acquire(&self, target: &str) -> Outcome<HeldTarget> {
-        let wanted = Wanted { target: target.into(), left_to: None };
+        let wanted = Wanted { target: target.into(), reserved: None };
         let mut outcomes = self.store.acquire(&[wanted]).await.expect("an answer");
         assert_eq!(outcomes.len(), 1);
         outcomes.remove(0)

@@ -48,7 +48,7 @@ impl Poller {
     }
 
     async fn try_acquire(&self, target: &str) -> Result<Outcome<HeldTarget>, StoreError> {
-        let wanted = Wanted { target: target.into(), left_to: None };
+        let wanted = Wanted { target: target.into(), reserved: None };
         let mut outcomes = self.store.acquire(&[wanted]).await?;
         Ok(outcomes.remove(0))
     }

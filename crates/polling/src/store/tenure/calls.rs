@@ -105,8 +105,8 @@ pub(super) async fn take(
     session: String,
     wanted: Wanted,
 ) -> Result<Lease, CallError> {
-    if let Some(left) = wanted.left_to {
-        return hand_over(client, left.key, session).await;
+    if let Some(reserved) = wanted.reserved {
+        return hand_over(client, reserved.key, session).await;
     }
     let resource = PollName::Target(wanted.target.to_string())
         .resource(group)

@@ -129,7 +129,7 @@ pub(super) async fn thousands_of_targets_are_held_at_once<F: Fixture>(fixture: F
     let (member, watcher) = (Member::lasting(&fixture).await, Member::lasting(&fixture).await);
     let targets: Vec<TargetName> = (0..2_500).map(|number| format!("t{number}").into()).collect();
     let wanted: Vec<Wanted> =
-        targets.iter().map(|target| Wanted { target: target.clone(), left_to: None }).collect();
+        targets.iter().map(|target| Wanted { target: target.clone(), reserved: None }).collect();
     let mut leases = Vec::new();
     for (outcome, target) in member.store.acquire(&wanted).await.expect("an answer").into_iter().zip(&targets)
     {
@@ -154,7 +154,7 @@ pub(super) async fn what_cannot_be_a_target_is_told_apart<F: Fixture>(fixture: F
     let member = Member::lasting(&fixture).await;
     let names = ["good", "", "http://h/x?y=1", "grün", &"x".repeat(2_000), "last"];
     let wanted: Vec<Wanted> =
-        names.iter().map(|name| Wanted { target: (*name).into(), left_to: None }).collect();
+        names.iter().map(|name| Wanted { target: (*name).into(), reserved: None }).collect();
     let outcomes = member.store.acquire(&wanted).await.expect("an answer");
     let shown: Vec<char> = outcomes
         .iter()

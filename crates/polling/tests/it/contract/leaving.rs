@@ -56,13 +56,13 @@ pub(super) async fn whoever_comes_back_takes_back_what_it_left<F: Fixture>(fixtu
     let returning = Member::join(&fixture, membership(named("kitchen"), LASTING));
     let back = tokio::time::timeout(LASTING / 4, returning).await.expect("at once");
     assert_ne!(back.instance(), leaver.instance());
-    let mut left_to = None;
+    let mut reserved = None;
     wait_until("what was left is seen", async || {
-        left_to = back.owner("t").await.filter(|owner| owner.instance.is_absent());
-        left_to.is_some()
+        reserved = back.owner("t").await.filter(|owner| owner.instance.is_absent());
+        reserved.is_some()
     })
     .await;
-    let wanted = Wanted { target: "t".into(), left_to };
+    let wanted = Wanted { target: "t".into(), reserved };
     let outcomes = back.store.acquire(&[wanted]).await.expect("an answer");
     let [Outcome::Done(taken)] = outcomes.as_slice() else { panic!("{outcomes:?}") };
     assert!(taken.fence > lease.fence);

@@ -19,7 +19,7 @@ pub(super) async fn a_store_that_does_not_answer_is_unreachable_within_the_limit
     fixture.freeze();
     let (store, leases) = (&member.store, [lease.clone()]);
     within(limit, "renew", store.renew(&leases)).await;
-    let wanted = [Wanted { target: "u".into(), left_to: None }];
+    let wanted = [Wanted { target: "u".into(), reserved: None }];
     within(limit, "acquire", known(store.acquire(&wanted))).await;
     within(limit, "release", store.release(&leases, ReleaseReason::Voluntary)).await;
     let handed = [(lease.clone(), successor)];
