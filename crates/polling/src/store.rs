@@ -292,7 +292,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Outcome<()>>, StoreError>> + Send;
 
     /// Publishes the status of this poller (leaving, online).
-    fn tell(&self, status: PollerStatus) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn publish_status(&self, status: PollerStatus) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Publishes which targets of this poller need attention. `false`: this store publishes no reports.
     fn report(&self, report: &PollerReport) -> impl Future<Output = Result<bool, StoreError>> + Send {

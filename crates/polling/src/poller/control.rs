@@ -342,7 +342,7 @@ impl<S: Store> Control<S> {
             Some(_) => {}
         }
         self.shared.counters.asked_store();
-        match self.shared.store.tell(PollerStatus::Online).await {
+        match self.shared.store.publish_status(PollerStatus::Online).await {
             Ok(()) => self.proven_at = None,
             Err(error) => {
                 tracing::debug!(group = self.shared.group, %error, "cannot report the status of this poller to the group");

@@ -371,9 +371,9 @@ impl Store for Failing {
         self.answer(self.store.hand_over(leases, reason).await)
     }
 
-    async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
+    async fn publish_status(&self, status: PollerStatus) -> Result<(), StoreError> {
         self.hang().await;
-        self.store.tell(status).await
+        self.store.publish_status(status).await
     }
 
     async fn leave(&self, leases: &[HeldTarget], window: Option<Duration>) -> Result<(), StoreError> {

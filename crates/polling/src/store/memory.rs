@@ -276,7 +276,7 @@ impl Store for MemoryStore {
         })
     }
 
-    async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
+    async fn publish_status(&self, status: PollerStatus) -> Result<(), StoreError> {
         let membership = self.membership()?;
         self.change(|world, _| {
             if let Some(member) = world.members.get_mut(&membership.instance) {

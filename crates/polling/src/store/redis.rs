@@ -541,7 +541,7 @@ impl Store for RedisStore {
         self.link.within(member.call_limit, handing_over).await
     }
 
-    async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
+    async fn publish_status(&self, status: PollerStatus) -> Result<(), StoreError> {
         let member = self.member()?;
         let is_new = {
             let mut inner = self.inner();

@@ -423,7 +423,7 @@ impl Store for TenureStore {
         all_or_silence(answers.into_iter().map(outcome).collect())
     }
 
-    async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
+    async fn publish_status(&self, status: PollerStatus) -> Result<(), StoreError> {
         let report = self.member()?.report;
         self.tell_all(status, report).await
     }

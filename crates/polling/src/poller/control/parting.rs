@@ -25,7 +25,7 @@ impl<S: Store> Control<S> {
         let limit = options.timeout.min(Duration::from_secs(3_600)) + lead + PARTING_LIMIT;
         self.shared.set_status(PollerStatus::Leaving);
         let given = tokio::time::timeout(limit, async {
-            if let Err(error) = self.shared.store.tell(PollerStatus::Leaving).await {
+            if let Err(error) = self.shared.store.publish_status(PollerStatus::Leaving).await {
                 tracing::debug!(%error, "the group was not notified that this poller leaves");
             }
             if window.is_zero() { self.give_all_away().await } else { self.end_polls().await }

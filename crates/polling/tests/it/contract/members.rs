@@ -30,7 +30,7 @@ pub(super) async fn who_joins_is_seen_by_others<F: Fixture>(fixture: F) {
 
 pub(super) async fn a_status_that_is_told_is_seen<F: Fixture>(fixture: F) {
     let (one, other) = (Member::lasting(&fixture).await, Member::lasting(&fixture).await);
-    one.store.tell(PollerStatus::Leaving).await.expect("told");
+    one.store.publish_status(PollerStatus::Leaving).await.expect("told");
     wait_until("the other sees it", async || {
         other.member(one.instance()).await.is_some_and(|member| member.status == PollerStatus::Leaving)
     })
@@ -118,7 +118,7 @@ pub(super) async fn a_poller_is_new_until_it_has_lived_for_a_ttl<F: Fixture>(fix
     assert!(watcher.finds(&member).await.is_new);
     wait_until("it is not new any more", async || {
         member.store.renew(&[]).await.expect("renewed");
-        member.store.tell(PollerStatus::Online).await.expect("told");
+        member.store.publish_status(PollerStatus::Online).await.expect("told");
         !watcher.finds(&member).await.is_new
     })
     .await;

@@ -24,7 +24,7 @@ pub(super) async fn a_store_that_does_not_answer_is_unreachable_within_the_limit
     within(limit, "release", store.release(&leases, ReleaseReason::Voluntary)).await;
     let handed = [(lease.clone(), successor)];
     within(limit, "hand over", known(store.hand_over(&handed, ReleaseReason::Voluntary))).await;
-    within(limit, "tell", store.tell(PollerStatus::Online)).await;
+    within(limit, "publish_status", store.publish_status(PollerStatus::Online)).await;
     // A new connection is as silent as the first one.
     within(limit, "renew", store.renew(&leases)).await;
     fixture.thaw();
