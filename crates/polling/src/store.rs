@@ -159,7 +159,7 @@ pub struct View {
     /// How many members have died, as seen by this store.
     pub deaths: u64,
     /// When to read the group again: the end of a membership that the store does not push.
-    pub look_again_at: Option<BootInstant>,
+    pub read_again_at: Option<BootInstant>,
 }
 
 /// The result of a renewal.

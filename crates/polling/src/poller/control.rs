@@ -226,7 +226,7 @@ impl<S: Store> Control<S> {
         let now = BootInstant::now();
         *busy = now.since(begun);
         let mut wake = Wake(now.after(self.shared.options.discovery));
-        if let Some(again) = plan.look_again_at {
+        if let Some(again) = plan.read_again_at {
             wake.by(again.max(now.after(PACE)));
         }
         self.note_members(&view, now);

@@ -37,7 +37,7 @@ pub(crate) struct Plan {
     /// How many targets each poller has to move to another, by the poller's key: this one, and the others that live and stay.
     pub(crate) givers: BTreeMap<String, usize>,
     /// When the first hold that matters ends unless it is renewed, where the store does not tell.
-    pub(crate) look_again_at: Option<BootInstant>,
+    pub(crate) read_again_at: Option<BootInstant>,
     /// Who should poll what, by instance.
     pub(crate) preferred: HashMap<TargetName, String>,
 }
@@ -55,7 +55,7 @@ pub(crate) fn plan(situation: &Situation<'_>) -> Plan {
     let Situation { me, view, held, targets, .. } = *situation;
     let seen = members(situation);
     let members: Vec<Member<'_>> = seen.iter().map(|member| situation.member(member)).collect();
-    let mut plan = Plan { look_again_at: view.look_again_at, ..Plan::default() };
+    let mut plan = Plan { read_again_at: view.read_again_at, ..Plan::default() };
     let mut weighed = Vec::with_capacity(targets.len());
     let mut holds = Vec::with_capacity(targets.len());
     for target in targets {
@@ -112,7 +112,7 @@ pub(crate) fn plan(situation: &Situation<'_>) -> Plan {
                 if stays && chosen.is_some_and(|chosen| situation.key(&chosen.instance) != name) {
                     *plan.givers.entry(name.to_owned()).or_default() += 1;
                 }
-                plan.look_again_at = [plan.look_again_at, ends_at].into_iter().flatten().min();
+                plan.read_again_at = [plan.read_again_at, ends_at].into_iter().flatten().min();
             }
             Hold::Left(_) => {}
         }

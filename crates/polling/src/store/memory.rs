@@ -214,7 +214,7 @@ impl Store for MemoryStore {
             generation,
             as_of: 0,
             deaths: world.deaths,
-            look_again_at: world.members.values().map(|member| member.ends_at).min(),
+            read_again_at: world.members.values().map(|member| member.ends_at).min(),
         })
     }
 

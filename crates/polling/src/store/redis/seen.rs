@@ -97,14 +97,14 @@ impl<'a> Seen<'a> {
         let listed = core::mem::take(&mut answer.members);
         let ttl = |listed: &Listed| listed.about.as_ref().map(|about| Duration::from_millis(about.ttl_ms));
         let ttls = listed.iter().map(|listed| (listed.instance.clone(), ttl(listed))).collect();
-        let look_again_at = listed
+        let read_again_at = listed
             .iter()
             .filter(|listed| Some(&listed.instance) != own)
             .map(|listed| asked.answered.after(listed.left + LAST_MS))
             .min();
         let pins = core::mem::take(&mut answer.pins);
         let members = one_for_each_name(listed, &answer.cordoned);
-        Self { own, ttls, view: View { members, pins, look_again_at, ..View::default() } }
+        Self { own, ttls, view: View { members, pins, read_again_at, ..View::default() } }
     }
 
     /// Who holds these targets.
@@ -264,7 +264,7 @@ mod tests {
             ..Answer::default()
         };
         let mut seen = Seen::begin(Some(&own), &mut answer, asked());
-        assert_eq!(seen.view.look_again_at, Some(BootInstant::from_ms(1_701)));
+        assert_eq!(seen.view.read_again_at, Some(BootInstant::from_ms(1_701)));
         let targets: Vec<TargetName> = ["a", "b", "c", "d"].map(TargetName::from).to_vec();
         seen.add(&targets, &answer, asked());
         let owner = |target: &str| &seen.view.owners[target];
