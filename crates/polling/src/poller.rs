@@ -49,7 +49,7 @@ pub(crate) struct Options {
     pub(crate) reconnect_window: Duration,
     pub(crate) discovery: Duration,
     /// How long before its time is over a poll is told to stop.
-    pub(crate) lead: Duration,
+    pub(crate) cancel_lead: Duration,
     /// Whether the first join is tried again while the store cannot be reached.
     pub(crate) patient: bool,
 }
@@ -166,17 +166,17 @@ const RENEWALS: u32 = 3;
 /// How long before its deadline a poll is cancelled, for pollers with this ttl. A poll that has not ended this long
 /// after its cancellation is dropped, and its target may move.
 #[must_use]
-pub fn lead(ttl: Duration) -> Duration {
+pub fn cancel_lead(ttl: Duration) -> Duration {
     (ttl / 20).min(Duration::from_secs(1))
 }
 
 /// How long the store may be silent, at least, before a poller with this ttl stops polling: a renewal may have been due when
 /// it fell silent.
 #[must_use]
-pub fn bears(ttl: Duration) -> Duration {
+pub fn max_silence(ttl: Duration) -> Duration {
     // The slack for clock rates, and more: the store alone computes it.
     let valid = ttl - ttl / 100;
-    valid.saturating_sub(lead(ttl)).saturating_sub(ttl / RENEWALS)
+    valid.saturating_sub(cancel_lead(ttl)).saturating_sub(ttl / RENEWALS)
 }
 
 impl Poller<(), ()> {
@@ -374,7 +374,7 @@ impl<S: Store, T: TargetSource> PollerBuilder<S, T> {
             max_moves: self.max_moves.map(f64::from),
             reconnect_window: self.reconnect_window,
             discovery: self.discovery.max(Duration::from_millis(100)),
-            lead: lead(self.ttl),
+            cancel_lead: cancel_lead(self.ttl),
             patient: self.patient,
         };
         let shared = Shared {

@@ -55,7 +55,7 @@ pub(crate) enum OnLost {
 /// For how long a command goes on without a renewal.
 pub(crate) struct Silence {
     pub(crate) ttl: Duration,
-    pub(crate) bears: Duration,
+    pub(crate) max_silence: Duration,
     /// What happens then.
     pub(crate) then: &'static str,
 }
@@ -105,8 +105,8 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
         }
     };
     let (holding, validity) = begun?;
-    let silence = Silence { ttl: run.ttl, bears: run.pace.bears(run.ttl), then: "the command ends" };
-    silence.warn(&client, |ttl| Pace::new(ttl, None).bears(ttl), printer).await;
+    let silence = Silence { ttl: run.ttl, max_silence: run.pace.max_silence(run.ttl), then: "the command ends" };
+    silence.warn(&client, |ttl| Pace::new(ttl, None).max_silence(ttl), printer).await;
     let errand = Errand {
         command: run.command,
         environment: environment(&holding, &validity),
@@ -146,16 +146,16 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
 
 impl Silence {
     /// Says so where a failover takes longer than this. A daemon that does not say how long one takes is not waited for.
-    /// `bears` is how long a holder of a ttl goes on.
+    /// `max_silence` is how long a holder of a ttl continues without a renewal.
     pub(crate) async fn warn(
         self,
         client: &Client,
-        bears: impl Fn(Duration) -> Duration,
+        max_silence: impl Fn(Duration) -> Duration,
         printer: &mut Printer,
     ) {
         let asked = tokio::time::timeout(TOLD_WITHIN, client.fail_over()).await;
         let Ok(Ok(Some(fail_over))) = asked else { return };
-        if self.bears < fail_over.takes() {
+        if self.max_silence < fail_over.takes() {
             let shown = |time: Duration| duration(time.as_millis() as u64);
             printer.talk(format_args!(
                 "warning: a failover takes up to {}, but with --ttl {} {} after {} without a renewal; use --ttl {} or \
@@ -163,8 +163,8 @@ impl Silence {
                 shown(fail_over.takes()),
                 shown(self.ttl),
                 self.then,
-                shown(self.bears),
-                shown(fail_over.enough_ttl(bears)),
+                shown(self.max_silence),
+                shown(fail_over.enough_ttl(max_silence)),
             ));
         }
     }

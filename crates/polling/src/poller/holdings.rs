@@ -113,12 +113,12 @@ impl Tie {
     }
 
     /// Waits until only this much time is left, however often it is renewed meanwhile.
-    pub(crate) async fn nearly_over(&self, lead: Duration) {
+    pub(crate) async fn nearly_over(&self, cancel_lead: Duration) {
         let mut renewed = self.valid_until.subscribe();
         loop {
             let until = *renewed.borrow_and_update();
             tokio::select! {
-                () = wait_until(until.before(lead)) => return,
+                () = wait_until(until.before(cancel_lead)) => return,
                 changed = renewed.changed() => if changed.is_err() { return },
             }
         }
@@ -326,7 +326,7 @@ impl Holdings {
     }
 
     /// The next poll that is due and may start; what may not start now waits for a renewal.
-    pub(crate) fn start_next(&mut self, now: BootInstant, lead: Duration) -> Option<Start> {
+    pub(crate) fn start_next(&mut self, now: BootInstant, cancel_lead: Duration) -> Option<Start> {
         while let Some((due, target)) = self.due.first().cloned() {
             if due > now {
                 return None;
@@ -337,7 +337,7 @@ impl Holdings {
                 continue;
             }
             let is_certain = holding.standing == Standing::Owned;
-            let is_in_time = now.after(lead) < holding.tie.valid_until();
+            let is_in_time = now.after(cancel_lead) < holding.tie.valid_until();
             if !is_certain || !is_in_time || self.running.contains(&target) {
                 self.waiting.insert(target);
                 continue;

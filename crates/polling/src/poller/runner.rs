@@ -43,7 +43,7 @@ where
                 let mut holdings = shared.holdings();
                 // What counts is when it is decided, not when the lock was asked for.
                 let now = BootInstant::now();
-                (now, holdings.start_next(now, shared.options.lead))
+                (now, holdings.start_next(now, shared.options.cancel_lead))
             };
             let Some(Start { target, fence, tie }) = start else { break };
             let poll = Poll { fence, tie, cancelled: CancellationToken::new() };
@@ -51,7 +51,7 @@ where
             let poll_of = Running { target, fence, started: now };
             match begun {
                 Ok(work) => {
-                    let id = tasks.spawn(drive(work, poll, shared.options.timeout, shared.options.lead)).id();
+                    let id = tasks.spawn(drive(work, poll, shared.options.timeout, shared.options.cancel_lead)).id();
                     running.insert(id, poll_of);
                 }
                 Err(_) => finish(&shared, &poll_of, RunOutcome::Panicked, None, &mut scatter),
@@ -87,7 +87,7 @@ async fn drive<R: Polled>(
     work: impl Future<Output = R>,
     poll: Poll,
     timeout: Duration,
-    lead: Duration,
+    cancel_lead: Duration,
 ) -> (RunOutcome, Option<String>) {
     let mut work = core::pin::pin!(work);
     let ended = |returned: R| match returned.fault() {
@@ -95,7 +95,7 @@ async fn drive<R: Polled>(
         Some(fault) => (RunOutcome::Failed, Some(fault)),
     };
     let mut in_time = poll_fn(|context| {
-        let is_over = || BootInstant::now().after(lead) >= poll.tie.valid_until();
+        let is_over = || BootInstant::now().after(cancel_lead) >= poll.tie.valid_until();
         if poll.tie.stop.is_cancelled() || is_over() {
             return Step::Ready(None);
         }
@@ -108,12 +108,12 @@ async fn drive<R: Polled>(
             None => RunOutcome::Cancelled,
         },
         () = poll.tie.stop.cancelled() => RunOutcome::Cancelled,
-        () = poll.tie.nearly_over(lead) => RunOutcome::Cancelled,
+        () = poll.tie.nearly_over(cancel_lead) => RunOutcome::Cancelled,
         () = tokio::time::sleep(timeout) => RunOutcome::TimedOut,
     };
     poll.cancelled.cancel();
     // While the target is ours it is better waited for: what is dropped may not have ended everywhere.
-    let patience = if poll.tie.is_lost() { lead } else { lead.max(STOPPING_MAX) };
+    let patience = if poll.tie.is_lost() { cancel_lead } else { cancel_lead.max(STOPPING_MAX) };
     let until = BootInstant::now().after(patience).min(poll.tie.valid_until());
     let mut last_steps = poll_fn(|context| {
         if BootInstant::now() >= until {

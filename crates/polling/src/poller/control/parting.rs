@@ -21,8 +21,8 @@ impl<S: Store> Control<S> {
     pub(super) async fn part(&mut self) -> Result<(), PollerError> {
         self.is_leaving = true;
         let options = &self.shared.options;
-        let (window, lead) = (options.reconnect_window, options.lead);
-        let limit = options.timeout.min(Duration::from_secs(3_600)) + lead + PARTING_LIMIT;
+        let (window, cancel_lead) = (options.reconnect_window, options.cancel_lead);
+        let limit = options.timeout.min(Duration::from_secs(3_600)) + cancel_lead + PARTING_LIMIT;
         self.shared.set_status(PollerStatus::Leaving);
         let given = tokio::time::timeout(limit, async {
             if let Err(error) = self.shared.store.publish_status(PollerStatus::Leaving).await {
@@ -37,7 +37,7 @@ impl<S: Store> Control<S> {
                 targets = self.shared.holdings().len(), "some targets were not handed over"
             );
         }
-        self.stop_polls(lead).await;
+        self.stop_polls(cancel_lead).await;
         let leases = self.shared.holdings().leases();
         self.shared.end_membership(self.membership);
         let window = Some(window).filter(|window| !window.is_zero());
@@ -125,7 +125,7 @@ impl<S: Store> Control<S> {
     }
 
     /// Ends what still runs: nothing may run under a lease that is given up.
-    async fn stop_polls(&self, lead: Duration) {
+    async fn stop_polls(&self, cancel_lead: Duration) {
         let held: Vec<TargetName> = {
             let mut holdings = self.shared.holdings();
             let held: Vec<TargetName> = holdings.iter().map(|(target, _)| target.clone()).collect();
@@ -134,12 +134,12 @@ impl<S: Store> Control<S> {
             }
             held
         };
-        let over = BootInstant::now().after(lead + STOPPING_MAX);
+        let over = BootInstant::now().after(cancel_lead + STOPPING_MAX);
         let runs = || held.iter().any(|target| self.shared.holdings().is_running(target));
         while runs() && BootInstant::now() < over {
             tokio::select! {
                 () = self.shared.control_wake.notified() => {}
-                () = tokio::time::sleep(lead / 10) => {}
+                () = tokio::time::sleep(cancel_lead / 10) => {}
             }
         }
     }

@@ -203,8 +203,8 @@ impl Run {
                 let client = daemon.client().clone();
                 let ttl = self.ttl.duration();
                 let then = "this poller stops polling";
-                let silence = Silence { ttl, bears: tenure_polling::bears(ttl), then };
-                silence.warn(&client, tenure_polling::bears, printer).await;
+                let silence = Silence { ttl, max_silence: tenure_polling::max_silence(ttl), then };
+                silence.warn(&client, tenure_polling::max_silence, printer).await;
                 let store = TenureStore::new(client.clone(), &self.group.group)
                     .map_err(|error| Failure::Usage(Words::new(error)))?;
                 let source = self.source(Some(&client), reach, printer).await?;
@@ -241,7 +241,7 @@ impl Run {
         let unexpected = |error: std::io::Error| Failure::Unexpected(Words::new(error));
         let ttl = self.ttl.duration();
         let timeout = self.timeout();
-        let lead = tenure_polling::lead(ttl);
+        let lead = tenure_polling::cancel_lead(ttl);
         // What is told to stop has to be gone before its future is dropped: then the target may go to another.
         let pace = Pace { kill_after: (lead * 2 / 5).min(timeout / 4), sweep: lead * 2 / 5 };
         let mut builder = Poller::builder(store)
