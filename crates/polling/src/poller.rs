@@ -51,7 +51,7 @@ pub(crate) struct Options {
     /// How long before its time is over a poll is told to stop.
     pub(crate) cancel_lead: Duration,
     /// Whether the first join is tried again while the store cannot be reached.
-    pub(crate) patient: bool,
+    pub(crate) wait_for_store: bool,
 }
 
 impl Options {
@@ -111,7 +111,7 @@ pub struct PollerBuilder<S, T> {
     reconnect_window: Duration,
     discovery: Duration,
     hash: Hash,
-    patient: bool,
+    wait_for_store: bool,
 }
 
 /// One poller of a group.
@@ -198,7 +198,7 @@ impl Poller<(), ()> {
             reconnect_window: Duration::ZERO,
             discovery: Duration::from_secs(10),
             hash: Hash::default(),
-            patient: false,
+            wait_for_store: false,
         }
     }
 }
@@ -215,7 +215,7 @@ impl<S: Store, T> PollerBuilder<S, T> {
     #[must_use]
     pub fn targets<U: TargetSource>(self, source: U) -> PollerBuilder<S, U> {
         let Self { store, group, name, weight, ttl, every, timeout, jitter, concurrency, .. } = self;
-        let Self { max_moves, reconnect_window, discovery, hash, patient, .. } = self;
+        let Self { max_moves, reconnect_window, discovery, hash, wait_for_store, .. } = self;
         PollerBuilder {
             store,
             source,
@@ -231,7 +231,7 @@ impl<S: Store, T> PollerBuilder<S, T> {
             reconnect_window,
             discovery,
             hash,
-            patient,
+            wait_for_store,
         }
     }
 
@@ -315,8 +315,8 @@ impl<S: Store, T> PollerBuilder<S, T> {
 
     /// Waits for an unreachable store at the start instead of returning an error.
     #[must_use]
-    pub fn patient(mut self) -> Self {
-        self.patient = true;
+    pub fn wait_for_store(mut self) -> Self {
+        self.wait_for_store = true;
         self
     }
 }
@@ -375,7 +375,7 @@ impl<S: Store, T: TargetSource> PollerBuilder<S, T> {
             reconnect_window: self.reconnect_window,
             discovery: self.discovery.max(Duration::from_millis(100)),
             cancel_lead: cancel_lead(self.ttl),
-            patient: self.patient,
+            wait_for_store: self.wait_for_store,
         };
         let shared = Shared {
             store: self.store,

@@ -175,7 +175,7 @@ impl<S: Store> Control<S> {
     fn gives_up(&self, error: &StoreError, begun: BootInstant) -> bool {
         let is_busy = matches!(error, StoreError::NotMember(_))
             && BootInstant::now().since(begun) < self.shared.membership.join_limit();
-        !self.shared.has_been_member() && !self.shared.options.patient && !is_busy
+        !self.shared.has_been_member() && !self.shared.options.wait_for_store && !is_busy
     }
 
     /// Round after round while it is a member.
