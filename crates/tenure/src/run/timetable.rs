@@ -112,8 +112,8 @@ mod tests {
             let max_silence = Pace::new(ms(ttl), None).max_silence(ms(ttl));
             assert!(max_silence >= ms(ttl) / 2, "{ttl}: {max_silence:?}");
         }
-        // A long farewell is taken from it.
-        assert!(Pace::new(ms(6_000), Some(ms(2_000)).max_silence(ms(6_000)) < ms(3_000));
+        // A long time between the signals is subtracted.
+        assert!(Pace::new(ms(6_000), Some(ms(2_000))).max_silence(ms(6_000)) < ms(3_000));
     }
 
     #[test]
