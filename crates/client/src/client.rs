@@ -13,7 +13,7 @@ use crate::bytes_stream::ByteStream;
 use crate::clock::BootInstant;
 use crate::endpoint::{Endpoint, Endpoints};
 use crate::error::{CallError, Cause};
-use crate::fail_over::Told;
+use crate::failover::KnownFailover;
 use crate::nodes::{Asking, Nodes};
 use crate::operation::{is_change, operation_id, takes_operation_id};
 use crate::transport::{Connector, Identity, Patience, Peer, PeerCheck, Request, TlsSetup, Transport};
@@ -51,7 +51,7 @@ pub struct Client {
 struct Shared {
     nodes: Nodes,
     holder: String,
-    told: Told,
+    failover: KnownFailover,
 }
 
 /// Builds a [`Client`].
@@ -192,7 +192,7 @@ impl ClientBuilder {
         }
         let nodes = Nodes::new(transports, self.answer_limit);
         let holder = self.holder.unwrap_or_else(this_process);
-        Ok(Client { shared: Arc::new(Shared { nodes, holder, told: Told::default() }) })
+        Ok(Client { shared: Arc::new(Shared { nodes, holder, failover: KnownFailover::default() }) })
     }
 }
 
@@ -315,8 +315,8 @@ impl Client {
     }
 
     /// What this client knows of its cluster's failover.
-    pub(crate) fn told(&self) -> &Told {
-        &self.shared.told
+    pub(crate) fn known_failover(&self) -> &KnownFailover {
+        &self.shared.failover
     }
 
     pub(crate) fn nodes(&self) -> &Nodes {

@@ -248,7 +248,7 @@ impl Hold {
         let renewing = renew(client.clone(), lease.lease_id.clone(), core, life.clone(), lease.epoch);
         let (ttl_ms, margin) = (lease.ttl_ms.unwrap_or(promised.valid_ms), self.margin);
         let task = async move {
-            tokio::join!(renewing, client.warn_of_fail_over(Duration::from_millis(ttl_ms), margin));
+            tokio::join!(renewing, client.warn_of_failover(Duration::from_millis(ttl_ms), margin));
         };
         let keeping = Keeping::Renewer(AbortOnDropHandle::new(tokio::spawn(task)));
         Guard::new(lease, life, keeping, parting)

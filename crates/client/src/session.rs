@@ -88,7 +88,7 @@ impl Client {
         let (keeping, client) = (keep(keeper.clone(), core), self.clone());
         let ttl = Duration::from_millis(session.ttl_ms.unwrap_or(valid_ms));
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
-            tokio::join!(keeping, client.warn_of_fail_over(ttl, margin));
+            tokio::join!(keeping, client.warn_of_failover(ttl, margin));
         }));
         Ok(SessionKeeper { keeper, task, runtime: Handle::current(), closed: false })
     }

@@ -145,7 +145,7 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
 }
 
 impl Silence {
-    /// Says so where a failover takes longer than this. A daemon that does not say how long one takes is not waited for.
+    /// Warns if a failover takes longer than this. Does not wait for a daemon that does not report its leader ttl.
     /// `max_silence` is how long a holder of a ttl continues without a renewal.
     pub(crate) async fn warn(
         self,
@@ -153,18 +153,18 @@ impl Silence {
         max_silence: impl Fn(Duration) -> Duration,
         printer: &mut Printer,
     ) {
-        let asked = tokio::time::timeout(TOLD_WITHIN, client.fail_over()).await;
-        let Ok(Ok(Some(fail_over))) = asked else { return };
-        if self.max_silence < fail_over.takes() {
+        let asked = tokio::time::timeout(TOLD_WITHIN, client.failover()).await;
+        let Ok(Ok(Some(failover))) = asked else { return };
+        if self.max_silence < failover.duration() {
             let shown = |time: Duration| duration(time.as_millis() as u64);
             printer.talk(format_args!(
                 "warning: a failover takes up to {}, but with --ttl {} {} after {} without a renewal; use --ttl {} or \
                  longer to survive a failover",
-                shown(fail_over.takes()),
+                shown(failover.duration()),
                 shown(self.ttl),
                 self.then,
                 shown(self.max_silence),
-                shown(fail_over.enough_ttl(max_silence)),
+                shown(failover.min_ttl(max_silence)),
             ));
         }
     }

@@ -131,7 +131,7 @@ impl Terms {
 
     /// How long the daemon may be silent, at least, before a holder with this ttl has lost: a renewal may have been due, a
     /// tenth late, when it fell silent.
-    pub(crate) fn bears(self, ttl: Duration) -> Duration {
+    pub(crate) fn max_silence(self, ttl: Duration) -> Duration {
         // The slack for clock rates, and more: the daemon alone computes it.
         let valid = ttl - ttl / 100;
         let renewed = (valid / RENEWALS).mul_f64(1.1).max(RENEW_GAP_MIN);

@@ -435,12 +435,12 @@ export class TenureSession {
       return;
     }
     const takes_ms = await this.#line.failoverMs();
-    const bears_ms = bearsMs(this.ttl_ms, this.#shown.heartbeat_interval * 1_000);
-    if (takes_ms !== null && bears_ms < takes_ms && !was_told_of_failover) {
+    const survives_ms = survivesMs(this.ttl_ms, this.#shown.heartbeat_interval * 1_000);
+    if (takes_ms !== null && survives_ms < takes_ms && !was_told_of_failover) {
       was_told_of_failover = true;
       console.warn(
         `tenure: a failover of the cluster takes up to ${takes_ms} ms, and a session with a ttl of ${this.ttl_ms} ms ` +
-          `is lost after ${bears_ms} ms without an answer; set a longer ttl for slot sessions`,
+          `is lost after ${survives_ms} ms without an answer; set a longer ttl for slot sessions`,
       );
     }
   }
@@ -825,7 +825,7 @@ function failoverMs(leader_ttl_ms) {
  * @param {number} ttl_ms
  * @param {number} interval_ms
  */
-function bearsMs(ttl_ms, interval_ms) {
+function survivesMs(ttl_ms, interval_ms) {
   return Math.max(0, Math.floor(ttl_ms * 0.99 - MARGIN_MS - interval_ms * 1.1));
 }
 
