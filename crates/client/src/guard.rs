@@ -14,7 +14,7 @@ pub(crate) use parting::{Farewell, Parting, Voice};
 pub(crate) use renewer::{drive, failed, renew};
 pub(crate) use state::{Core, Observation, Promised, Terms};
 
-use crate::backoff::Scatter;
+use crate::backoff::Jitter;
 use crate::clock::BootInstant;
 use crate::error::CallError;
 use crate::hold::MARGIN;
@@ -298,7 +298,7 @@ pub(crate) async fn keep_on(
         let valid_ms = renewed.valid_ms.unwrap_or(0);
         promised = Promised { sent, valid_ms, draining: renewed.draining, ..promised };
     }
-    let core = Core::new(terms, Scatter::from_system(), &promised);
+    let core = Core::new(terms, Jitter::from_system(), &promised);
     let life = Arc::new(Life::new(GuardState::held(lease, Some(core.valid_until()))));
     let renewing = renewer::renew_on(connection.clone(), lease.clone(), lost, core, life.clone());
     Ok((life, keeping(tokio::spawn(renewing))))

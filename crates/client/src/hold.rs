@@ -3,7 +3,7 @@
 
 mod obtain;
 
-use crate::backoff::Scatter;
+use crate::backoff::Jitter;
 use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::error::CallError;
@@ -243,7 +243,7 @@ impl Hold {
     }
 
     fn renewed(&self, client: Client, lease: Lease, promised: &Promised, parting: Parting) -> Guard {
-        let core = Core::new(client.terms(self.margin), Scatter::from_system(), promised);
+        let core = Core::new(client.terms(self.margin), Jitter::from_system(), promised);
         let life = Arc::new(Life::new(GuardState::held(&lease, Some(core.valid_until()))));
         let renewing = renew(client.clone(), lease.lease_id.clone(), core, life.clone(), lease.epoch);
         let (ttl_ms, margin) = (lease.ttl_ms.unwrap_or(promised.valid_ms), self.margin);

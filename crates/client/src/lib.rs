@@ -30,7 +30,7 @@ mod transport;
 #[doc(hidden)]
 pub mod web;
 
-pub use backoff::{Backoff, Scatter};
+pub use backoff::{Backoff, Jitter};
 pub use bytes_stream::ByteStream;
 pub use client::{BuildError, Client, ClientBuilder};
 pub use endpoint::{Authority, Endpoint, EndpointError, Endpoints};

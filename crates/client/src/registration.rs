@@ -5,7 +5,7 @@ mod state;
 
 pub use state::{RegistrationEnd, RegistrationStanding, RegistrationState};
 
-use crate::backoff::{Backoff, Scatter};
+use crate::backoff::{Backoff, Jitter};
 use crate::client::Client;
 use crate::clock::{BootInstant, wait_until};
 use crate::error::CallError;
@@ -45,7 +45,7 @@ impl Client {
         let mut asked = register.clone();
         asked.operation_id.get_or_insert_with(operation_id);
         let (sent, registration) = obtain(self, &asked).await?;
-        let core = Core::new(Scatter::from_system(), sent, registration);
+        let core = Core::new(Jitter::from_system(), sent, registration);
         let (publish, state) = watch::channel(core.state().clone());
         let stop = CancellationToken::new();
         let registrant = Registrant { client: self.clone(), asked, core, publish, stop: stop.clone() };

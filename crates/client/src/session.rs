@@ -3,7 +3,7 @@
 
 mod roll;
 
-use crate::backoff::Scatter;
+use crate::backoff::Jitter;
 use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::error::CallError;
@@ -70,7 +70,7 @@ impl Client {
             return Err(unexpected("a session without valid_ms"));
         };
         let promised = Promised { sent, valid_ms, draining: false, epoch: 0, lsn: session.lsn };
-        let core = Core::new(self.terms(margin), Scatter::from_system(), &promised);
+        let core = Core::new(self.terms(margin), Jitter::from_system(), &promised);
         let state = GuardState {
             standing: Standing::Held,
             draining: false,

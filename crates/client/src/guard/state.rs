@@ -1,7 +1,7 @@
 //! What a holder may believe, as a function of instants and answers: no clock, no task, no connection.
 //! Invariant: a loss is for ever; nothing that arrives after it brings authority back.
 
-use crate::backoff::Scatter;
+use crate::backoff::Jitter;
 use crate::clock::BootInstant;
 use core::fmt;
 use core::time::Duration;
@@ -97,7 +97,7 @@ const RETRY_LONGEST: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     terms: Terms,
-    scatter: Scatter,
+    jitter: Jitter,
     epoch: u64,
     newest_lsn: u64,
     standing: Standing,
@@ -146,11 +146,11 @@ impl Terms {
 }
 
 impl Core {
-    pub(crate) fn new(terms: Terms, scatter: Scatter, promised: &Promised) -> Self {
+    pub(crate) fn new(terms: Terms, jitter: Jitter, promised: &Promised) -> Self {
         let promise = terms.promise(promised);
         let mut core = Self {
             terms,
-            scatter,
+            jitter,
             epoch: promised.epoch,
             newest_lsn: promised.lsn,
             standing: Standing::Held,
@@ -240,7 +240,7 @@ impl Core {
     }
 
     fn schedule(&mut self, sent: BootInstant, valid: Duration) {
-        let gap = self.scatter.around(valid / RENEWALS, 10).max(RENEW_GAP_MIN);
+        let gap = self.jitter.around(valid / RENEWALS, 10).max(RENEW_GAP_MIN);
         self.attempt = Attempt::Due(sent.after(gap));
     }
 
@@ -249,7 +249,7 @@ impl Core {
         let longest = (self.promise.valid / 10).clamp(RETRY_FIRST, RETRY_LONGEST);
         let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(longest);
         self.failures = self.failures.saturating_add(1);
-        let pause = self.scatter.around(pause, 2);
+        let pause = self.jitter.around(pause, 2);
         // Advice is taken only as far as it leaves room for more tries.
         let advised = retry_after.unwrap_or_default().min(self.promise.valid / 6);
         self.attempt = Attempt::Due(now.after(pause.max(advised)));

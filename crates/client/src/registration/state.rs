@@ -1,7 +1,7 @@
 //! When a registrant speaks and what it makes of the answers, as a function of instants and answers: no clock, no
 //! task, no connection. Invariant: an end is for ever, and nothing but an end stops the heartbeats.
 
-use crate::backoff::Scatter;
+use crate::backoff::Jitter;
 use crate::clock::BootInstant;
 use core::fmt;
 use core::time::Duration;
@@ -102,7 +102,7 @@ const LIMIT_MIN: Duration = Duration::from_millis(250);
 /// What is believed of one registration.
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
-    scatter: Scatter,
+    jitter: Jitter,
     state: RegistrationState,
     due: BootInstant,
     /// Tries since a heartbeat counted.
@@ -112,9 +112,9 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(scatter: Scatter, sent: BootInstant, registration: Registration) -> Self {
+    pub(crate) fn new(jitter: Jitter, sent: BootInstant, registration: Registration) -> Self {
         let state = RegistrationState { registration, standing: RegistrationStanding::Kept };
-        let mut core = Self { scatter, state, due: sent, failures: 0, in_doubt: false };
+        let mut core = Self { jitter, state, due: sent, failures: 0, in_doubt: false };
         core.schedule(sent);
         core
     }
@@ -183,7 +183,7 @@ impl Core {
     }
 
     fn schedule(&mut self, sent: BootInstant) {
-        let gap = self.scatter.around(self.lease() / 3, 10).max(GAP_MIN);
+        let gap = self.jitter.around(self.lease() / 3, 10).max(GAP_MIN);
         self.due = sent.after(gap);
     }
 
@@ -215,7 +215,7 @@ impl Core {
         let longest = (self.lease() / 10).clamp(RETRY_FIRST, RETRY_LONGEST);
         let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(longest);
         self.failures = self.failures.saturating_add(1);
-        self.scatter.around(pause, 2)
+        self.jitter.around(pause, 2)
     }
 
     fn end(&mut self, end: RegistrationEnd) {

@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use tenure_client::Scatter;
+use tenure_client::Jitter;
 use tenure_client::clock::{BootInstant, wait_until};
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -36,7 +36,7 @@ where
 {
     let mut tasks: JoinSet<(RunOutcome, Option<String>)> = JoinSet::new();
     let mut running: HashMap<Id, Running> = HashMap::new();
-    let mut scatter = Scatter::from_system();
+    let mut jitter = Jitter::from_system();
     loop {
         while tasks.len() < shared.options.concurrency {
             let (now, start) = {
@@ -54,7 +54,7 @@ where
                     let id = tasks.spawn(drive(work, poll, shared.options.timeout, shared.options.cancel_lead)).id();
                     running.insert(id, poll_of);
                 }
-                Err(_) => finish(&shared, &poll_of, RunOutcome::Panicked, None, &mut scatter),
+                Err(_) => finish(&shared, &poll_of, RunOutcome::Panicked, None, &mut jitter),
             }
         }
         let next = shared.holdings().next_due().filter(|_| tasks.len() < shared.options.concurrency);
@@ -65,7 +65,7 @@ where
                     Err(error) => (error.id(), RunOutcome::Panicked, Some(error.to_string())),
                 };
                 if let Some(ended) = running.remove(&id) {
-                    finish(&shared, &ended, outcome, fault.as_deref(), &mut scatter);
+                    finish(&shared, &ended, outcome, fault.as_deref(), &mut jitter);
                 }
             }
             () = shared.runner_wake.notified() => {}
@@ -134,7 +134,7 @@ fn finish<S: Store>(
     ended: &Running,
     outcome: RunOutcome,
     fault: Option<&str>,
-    scatter: &mut Scatter,
+    jitter: &mut Jitter,
 ) {
     shared.counters.ran(outcome);
     tracing::debug!(
@@ -142,7 +142,7 @@ fn finish<S: Store>(
         fence = ended.fence, outcome = outcome.as_str(), fault, "polled"
     );
     let now = BootInstant::now();
-    let next = ended.started.after(interval(&shared.options, scatter)).max(now);
+    let next = ended.started.after(interval(&shared.options, jitter)).max(now);
     let (turned, is_let_go) = {
         let mut holdings = shared.holdings();
         let turned = holdings.went(&ended.target, ended.fence, outcome);
@@ -172,7 +172,7 @@ fn log_turn<S: Store>(
 }
 
 /// The time between two polls, scattered, so that targets do not stay in step.
-fn interval(options: &Options, scatter: &mut Scatter) -> Duration {
+fn interval(options: &Options, jitter: &mut Jitter) -> Duration {
     let part = options.every.mul_f64(options.jitter);
-    options.every.saturating_sub(part) + part.mul_f64(2.0 * scatter.fraction())
+    options.every.saturating_sub(part) + part.mul_f64(2.0 * jitter.fraction())
 }

@@ -23,7 +23,7 @@ fn answer(sent_ms: u64) -> Promised {
 impl Desk {
     fn new() -> Self {
         let terms = Terms { margin: Duration::from_millis(50), several_nodes: false };
-        Self { core: Core::new(terms, Scatter::from_seed(3), &answer(GRANTED_AT)) }
+        Self { core: Core::new(terms, Jitter::from_seed(3), &answer(GRANTED_AT)) }
     }
 
     fn see(&mut self, now_ms: u64, observation: Observation) -> Option<Action> {
@@ -65,14 +65,14 @@ fn a_promise_is_believed_a_margin_less_and_no_factor_from_before_it_was_asked_fo
     let desk = Desk::new();
     assert_eq!(desk.core.valid_until(), at(VALID_UNTIL));
     let wide = Terms { margin: Duration::from_secs(2), several_nodes: false };
-    let core = Core::new(wide, Scatter::from_seed(1), &answer(GRANTED_AT));
+    let core = Core::new(wide, Jitter::from_seed(1), &answer(GRANTED_AT));
     assert_eq!(core.valid_until(), at(8_000));
 }
 
 #[test]
 fn a_promise_no_longer_than_the_margin_is_none() {
     let terms = Terms { margin: Duration::from_secs(20), several_nodes: false };
-    let mut core = Core::new(terms, Scatter::from_seed(1), &answer(GRANTED_AT));
+    let mut core = Core::new(terms, Jitter::from_seed(1), &answer(GRANTED_AT));
     assert_eq!(core.valid_until(), at(GRANTED_AT));
     assert_eq!(core.observe(at(GRANTED_AT), Observation::Time), lost(LossReason::Unreachable));
 }
@@ -81,7 +81,7 @@ fn a_promise_no_longer_than_the_margin_is_none() {
 fn the_longest_promise_there_can_be_does_not_overflow() {
     let promised = Promised { valid_ms: u64::MAX, ..answer(GRANTED_AT) };
     let core =
-        Core::new(Terms { margin: Duration::ZERO, several_nodes: false }, Scatter::from_seed(1), &promised);
+        Core::new(Terms { margin: Duration::ZERO, several_nodes: false }, Jitter::from_seed(1), &promised);
     assert_eq!(core.valid_until().as_ns(), u64::MAX);
 }
 
@@ -89,7 +89,7 @@ fn the_longest_promise_there_can_be_does_not_overflow() {
 fn renewal_is_asked_for_at_a_sixth_give_or_take_a_tenth() {
     for seed in 0..200 {
         let terms = Terms { margin: Duration::from_millis(50), several_nodes: false };
-        let core = Core::new(terms, Scatter::from_seed(seed), &answer(GRANTED_AT));
+        let core = Core::new(terms, Jitter::from_seed(seed), &answer(GRANTED_AT));
         let due = core.next_deadline().expect("held").as_ms();
         assert!((GRANTED_AT + 1_350..=GRANTED_AT + 1_650).contains(&due), "{due}");
     }
@@ -148,7 +148,7 @@ fn failures_put_at_risk_at_once_and_are_tried_again_sooner_and_sooner_apart() {
 fn a_short_promise_is_tried_for_in_shorter_pauses() {
     let short = Promised { valid_ms: 2_000, ..answer(GRANTED_AT) };
     let mut core =
-        Core::new(Terms { margin: Duration::ZERO, several_nodes: false }, Scatter::from_seed(5), &short);
+        Core::new(Terms { margin: Duration::ZERO, several_nodes: false }, Jitter::from_seed(5), &short);
     let mut now = core.next_deadline().expect("held");
     let mut tries = 0;
     assert!(core.observe(now, Observation::Time).is_some());

@@ -41,7 +41,7 @@ fn gone(reason: &str) -> Observation {
 
 impl Desk {
     fn new(lease: u64) -> Self {
-        Self { core: Core::new(Scatter::from_seed(3), at(REGISTERED_AT), registration(lease, 1)) }
+        Self { core: Core::new(Jitter::from_seed(3), at(REGISTERED_AT), registration(lease, 1)) }
     }
 
     fn see(&mut self, now_ms: u64, observation: Observation) {
@@ -80,7 +80,7 @@ fn heartbeats_come_at_a_third_of_the_lease_from_before_the_last_one_was_sent() {
 #[test]
 fn registrants_do_not_speak_in_step() {
     let due = |seed| {
-        let core = Core::new(Scatter::from_seed(seed), at(REGISTERED_AT), registration(LEASE_SECS, 1));
+        let core = Core::new(Jitter::from_seed(seed), at(REGISTERED_AT), registration(LEASE_SECS, 1));
         core.next_deadline()
     };
     assert_ne!(due(1), due(2));
