@@ -87,7 +87,6 @@ pub(crate) fn run(orders: Orders) -> Result<()> {
 async fn poll_with<S: Store>(store: S, orders: &Orders) -> Result<()> {
     let mut stop = signal(SignalKind::terminate())?;
     let poller = Poller::builder(store)
-        .group(orders.group.clone())
         .targets(Fixed::new((0..orders.targets).map(target_name)))
         .ttl(Duration::from_millis(orders.ttl_ms))
         .every(Duration::from_millis(orders.every_ms))

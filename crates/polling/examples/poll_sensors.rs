@@ -18,7 +18,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sensors = (0..40).map(|number| format!("sensor-{number}"));
 
     let poller = Poller::builder(TenureStore::new(client, "sensors")?)
-        .group("sensors")
         .targets(Fixed::new(sensors))
         .every(Duration::from_secs(2))
         .build()?;

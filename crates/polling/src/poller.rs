@@ -99,7 +99,6 @@ pub enum BuildError {
 pub struct PollerBuilder<S, T> {
     store: S,
     source: T,
-    group: String,
     name: Option<String>,
     weight: u32,
     ttl: Duration,
@@ -180,13 +179,12 @@ pub fn max_silence(ttl: Duration) -> Duration {
 }
 
 impl Poller<(), ()> {
-    /// Returns a builder for a poller that coordinates with its group through this store.
+    /// Returns a builder for a poller of the store's group.
     #[must_use]
     pub fn builder<S: Store>(store: S) -> PollerBuilder<S, ()> {
         PollerBuilder {
             store,
             source: (),
-            group: "default".to_owned(),
             name: None,
             weight: 1,
             ttl: Duration::from_secs(30),
@@ -204,22 +202,14 @@ impl Poller<(), ()> {
 }
 
 impl<S: Store, T> PollerBuilder<S, T> {
-    /// Sets the name of the group for logs and metrics [default: `default`]. The store has its own.
-    #[must_use]
-    pub fn group(mut self, group: impl Into<String>) -> Self {
-        self.group = group.into();
-        self
-    }
-
     /// Sets the source of targets.
     #[must_use]
     pub fn targets<U: TargetSource>(self, source: U) -> PollerBuilder<S, U> {
-        let Self { store, group, name, weight, ttl, every, timeout, jitter, concurrency, .. } = self;
+        let Self { store, name, weight, ttl, every, timeout, jitter, concurrency, .. } = self;
         let Self { max_moves, reconnect_window, discovery, hash, wait_for_store, .. } = self;
         PollerBuilder {
             store,
             source,
-            group,
             name,
             weight,
             ttl,
@@ -327,7 +317,8 @@ impl<S: Store, T: TargetSource> PollerBuilder<S, T> {
     /// # Errors
     /// If a setting is invalid; the error names it.
     pub fn build(self) -> Result<Poller<S, T>, BuildError> {
-        tenure_api::PollName::check_group(&self.group)?;
+        let group = self.store.group().to_owned();
+        tenure_api::PollName::check_group(&group)?;
         let setting = |text: &str| Err(BuildError::Setting(text.to_owned()));
         let instance = match &self.name {
             Some(name) => Instance::of_name(name)?,
@@ -379,7 +370,7 @@ impl<S: Store, T: TargetSource> PollerBuilder<S, T> {
         };
         let shared = Shared {
             store: self.store,
-            group: self.group,
+            group,
             membership,
             options,
             holdings: Mutex::default(),

@@ -255,6 +255,9 @@ pub trait Store: Send + Sync + 'static {
     /// two renewals.
     const MOVES_PER_RENEWAL: usize = usize::MAX;
 
+    /// The name of the group.
+    fn group(&self) -> &str;
+
     /// Joins the group. If another run has the same name, waits for the end of its ttl and returns
     /// [`StoreError::NameTaken`] if it renews; a name that was left with a window is resumed at once. Called again
     /// after [`StoreError::NotMember`], with the same instance.

@@ -139,7 +139,7 @@ fn never_two_at_once(witness: &Witness) {
 async fn a_lone_poller_polls_everything_at_once() {
     let witness = Arc::new(Witness::default());
     let begun = BootInstant::now();
-    let running = start(MemoryStore::new(), "a", 20, &witness);
+    let running = start(MemoryStore::new("sensors"), "a", 20, &witness);
     wait_until_true("the first poll of each", || witness.records().len() == 20).await;
     let took = BootInstant::now().since(begun);
     assert!(took < TTL, "no delay of the order of a ttl, but {took:?}");
@@ -149,7 +149,7 @@ async fn a_lone_poller_polls_everything_at_once() {
 
 #[tokio::test]
 async fn three_pollers_share_nine_targets_three_each_and_one_who_stops_gives_them_away_at_once() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let pollers = ["a", "b", "c"].map(|name| start(store.clone(), name, 9, &witness));
     wait_until_true("three each", || pollers.iter().all(|running| owned(running) == 3)).await;
     wait_until_true("polls by each", || witness.by().values().all(|count| *count == 3)).await;
@@ -170,7 +170,7 @@ async fn three_pollers_share_nine_targets_three_each_and_one_who_stops_gives_the
 
 #[tokio::test]
 async fn what_a_dead_poller_held_is_taken_when_its_time_is_over_and_not_before() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let [dead, alive] = ["a", "b"].map(|name| start(store.clone(), name, 10, &witness));
     wait_until_true("five each", || owned(&dead) == 5 && owned(&alive) == 5).await;
     dead.task.abort();
@@ -186,7 +186,7 @@ async fn what_a_dead_poller_held_is_taken_when_its_time_is_over_and_not_before()
 
 #[tokio::test]
 async fn a_second_under_the_same_name_is_refused_while_the_first_lives_and_follows_it_when_it_is_dead() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let first = start(store.clone(), "a", 4, &witness);
     wait_until_true("the first has all", || owned(&first) == 4).await;
     let second = start(store.clone(), "a", 4, &witness);
@@ -202,7 +202,7 @@ async fn a_second_under_the_same_name_is_refused_while_the_first_lives_and_follo
 
 #[tokio::test]
 async fn within_its_window_nobody_takes_what_a_stopped_poller_comes_back_for() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let window = Duration::from_secs(5);
     let with_window = |name| start_with(store.clone(), name, Fixed::new(names(8)), &witness, window);
     let (stays, goes) = (with_window("stays"), with_window("goes"));
@@ -233,7 +233,7 @@ impl TargetSource for Told {
 
 #[tokio::test]
 async fn a_target_that_is_no_more_is_released_and_one_that_comes_is_taken() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let (tell, told) = watch::channel(Vec::new());
     let running = start_with(store.clone(), "a", Told(told), &witness, Duration::ZERO);
     tell.send_replace(vec!["x".into(), "y".into()]);
@@ -308,6 +308,10 @@ impl Failing {
 }
 
 impl Store for Failing {
+    fn group(&self) -> &str {
+        self.store.group()
+    }
+
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         self.hang().await;
         let slow =
@@ -385,7 +389,7 @@ impl Store for Failing {
 /// It used to end: a first join had 150 ms, and a session that lapsed meanwhile was the end of it.
 #[tokio::test]
 async fn a_poller_with_a_short_ttl_joins_on_a_busy_machine() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let failing = Failing::new(&store);
     failing.slow_joins.store(2, Ordering::Relaxed);
     let running = start(failing, "a", 3, &witness);
@@ -404,7 +408,7 @@ async fn a_poller_with_a_short_ttl_joins_on_a_busy_machine() {
 
 #[tokio::test]
 async fn a_store_that_hangs_stops_every_poll_before_another_may_begin_and_polling_goes_on_by_itself() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let failing = Failing::new(&store);
     let hangs = failing.hangs.clone();
     let cut_off = start(failing, "a", 30, &witness);
@@ -426,7 +430,7 @@ async fn a_store_that_hangs_stops_every_poll_before_another_may_begin_and_pollin
 
 #[tokio::test]
 async fn what_was_handed_over_without_an_answer_is_not_polled_by_its_former_poller() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let failing = Failing::new(&store);
     let loses_answers = failing.loses_answers.clone();
     let giver = start(failing, "a", 20, &witness);
@@ -448,7 +452,7 @@ async fn what_was_handed_over_without_an_answer_is_not_polled_by_its_former_poll
 /// release that came late let another one in.
 #[tokio::test]
 async fn what_may_have_been_released_is_not_polled_until_that_is_known() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let mut failing = Failing::new(&store);
     failing.only_releases = true;
     let (defers, deferred) = (failing.defers_releases.clone(), failing.deferred.clone());
@@ -491,7 +495,7 @@ async fn one_without_a_list_is_no_member_and_is_given_nothing() {
             Err(SourceError::NotNow("the test has none".to_owned()))
         }
     }
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let first = start(store.clone(), "a", 10, &witness);
     wait_until_true("all with the first", || owned(&first) == 10).await;
     let without = start_with(store.clone(), "b", Never, &witness, Duration::ZERO);
@@ -506,7 +510,7 @@ async fn one_without_a_list_is_no_member_and_is_given_nothing() {
 #[tokio::test]
 async fn a_stop_ends_although_the_store_hangs() {
     let witness = Arc::new(Witness::default());
-    let failing = Failing::new(&MemoryStore::new());
+    let failing = Failing::new(&MemoryStore::new("sensors"));
     let hangs = failing.hangs.clone();
     let running = start(failing, "a", 10, &witness);
     wait_until_true("all are held", || owned(&running) == 10).await;
@@ -519,7 +523,7 @@ async fn a_stop_ends_although_the_store_hangs() {
 
 #[tokio::test]
 async fn a_poll_that_runs_at_the_stop_comes_to_its_end_before_its_target_goes() {
-    let store = MemoryStore::new();
+    let store = MemoryStore::new("sensors");
     let poller = Poller::builder(store.clone())
         .targets(Fixed::new(["slow"]))
         .ttl(Duration::from_secs(3))
@@ -541,6 +545,7 @@ async fn a_poll_that_runs_at_the_stop_comes_to_its_end_before_its_target_goes() 
     }));
     wait_until_true("it runs", || handle.view().live_nodes[0].owned_targets.len() == 1).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(handle.view().group, "sensors", "the group of its store");
     handle.stop();
     task.await.expect("no panic").expect("stopped");
     assert!(ended.load(Ordering::Relaxed), "the poll was not cut short");
@@ -549,16 +554,17 @@ async fn a_poll_that_runs_at_the_stop_comes_to_its_end_before_its_target_goes() 
 
 #[tokio::test]
 async fn settings_that_make_no_sense_are_named() {
-    let build = |change: fn(PollerBuilder<MemoryStore, Fixed>) -> PollerBuilder<MemoryStore, Fixed>| {
-        let builder = Poller::builder(MemoryStore::new()).targets(Fixed::new(["x"]));
+    let build_in = |group: &str, change: fn(PollerBuilder<MemoryStore, Fixed>) -> PollerBuilder<MemoryStore, Fixed>| {
+        let builder = Poller::builder(MemoryStore::new(group)).targets(Fixed::new(["x"]));
         change(builder).build().err().map(|error| error.to_string()).unwrap_or_default()
     };
+    let build = |change| build_in("sensors", change);
     assert!(build(|builder| builder.ttl(Duration::from_millis(10))).contains("ttl"));
     assert!(build(|builder| builder.weight(0)).contains("weight"));
     assert!(build(|builder| builder.jitter(2.0)).contains("jitter"));
     assert!(build(|builder| builder.reconnect_window(TTL)).contains("name"));
     assert!(build(|builder| builder.hash(Hash::Fnv1a).weight(2)).contains("fnv1a"));
-    assert!(build(|builder| builder.group("a/b")).contains("group"));
+    assert!(build_in("a/b", |builder| builder).contains("group"));
     assert!(build(|builder| builder.name("a~b")).contains("poller"));
     assert_eq!(build(|builder| builder), "");
 }

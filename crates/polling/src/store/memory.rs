@@ -20,6 +20,7 @@ pub struct MemoryStore {
 }
 
 struct Group {
+    name: String,
     world: Mutex<World>,
     generation: watch::Sender<u64>,
 }
@@ -46,10 +47,11 @@ struct Hold {
 }
 
 impl MemoryStore {
-    /// Creates an empty group.
+    /// Creates an empty group with this name.
     #[must_use]
-    pub fn new() -> Self {
-        let group = Group { world: Mutex::default(), generation: watch::Sender::new(0) };
+    pub fn new(group: impl Into<String>) -> Self {
+        let name = group.into();
+        let group = Group { name, world: Mutex::default(), generation: watch::Sender::new(0) };
         Self::of(Arc::new(group))
     }
 
@@ -117,12 +119,6 @@ impl World {
     }
 }
 
-impl Default for MemoryStore {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Clone for MemoryStore {
     fn clone(&self) -> Self {
         Self::of(self.group.clone())
@@ -130,6 +126,10 @@ impl Clone for MemoryStore {
 }
 
 impl Store for MemoryStore {
+    fn group(&self) -> &str {
+        &self.group.name
+    }
+
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         let mut waited_for: Option<Instance> = None;
         loop {

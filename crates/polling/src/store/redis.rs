@@ -108,6 +108,7 @@ struct Impossible(String);
 /// and to use the channel `poll:changed` (`&poll:*`); without the channel, pollers notice changes at their next read.
 pub struct RedisStore {
     link: Arc<Link>,
+    group: String,
     keys: Keys,
     hash: Hash,
     call_limit: Duration,
@@ -154,6 +155,7 @@ impl RedisStore {
         let keys = Keys::new(&options.group, options.prefix.as_deref(), link.is_cluster(), options.hash)?;
         Ok(Self {
             link: Arc::new(link),
+            group: options.group.clone(),
             keys,
             hash: options.hash,
             call_limit: options.call_limit,
@@ -378,6 +380,10 @@ struct Rival {
 }
 
 impl Store for RedisStore {
+    fn group(&self) -> &str {
+        &self.group
+    }
+
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         self.ear.is_of(membership.instance.as_str());
         self.ear.start(&self.link, &self.keys.channel());

@@ -80,10 +80,6 @@ impl TenureStore {
         &self.client
     }
 
-    fn group(&self) -> &str {
-        &self.group
-    }
-
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -280,6 +276,10 @@ impl TenureStore {
 impl Store for TenureStore {
     /// Half of what the daemon remembers.
     const MOVES_PER_RENEWAL: usize = 512;
+
+    fn group(&self) -> &str {
+        &self.group
+    }
 
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         self.feed.start();

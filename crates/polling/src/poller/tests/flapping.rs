@@ -8,7 +8,7 @@ use tracing::Level;
 async fn three_members_that_die_are_counted_and_logged_once() {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let lasts = start(store.clone(), "lasts", 10, &witness);
     wait_until_true("all with it", || owned(&lasts) == 10).await;
     for number in 0..3 {

@@ -8,7 +8,7 @@ fn last(reports: &Mutex<Vec<PollerReport>>) -> PollerReport {
 
 #[tokio::test]
 async fn a_listed_target_that_nobody_holds_is_reported_until_it_is_off_the_list() {
-    let mut store = Failing::new(&MemoryStore::new());
+    let mut store = Failing::new(&MemoryStore::new("sensors"));
     store.never_given = Some("kept".into());
     let (reports, witness) = (store.reports.clone(), Arc::new(Witness::default()));
     let (tell, told) = watch::channel(Vec::new());
@@ -25,7 +25,7 @@ async fn a_listed_target_that_nobody_holds_is_reported_until_it_is_off_the_list(
 
 #[tokio::test]
 async fn a_target_whose_polls_fail_one_after_the_other_is_reported_until_one_succeeds() {
-    let store = Failing::new(&MemoryStore::new());
+    let store = Failing::new(&MemoryStore::new("sensors"));
     let reports = store.reports.clone();
     let poller = Poller::builder(store)
         .targets(Fixed::new(["bad", "good"]))

@@ -34,7 +34,7 @@ impl TenureStore {
             ttl_ms: Some(millis(membership.ttl)),
             grace_ms: Some(0),
             // Pollers of one group may be of several principals.
-            accepts_handover: Some(PollName::prefix(self.group())),
+            accepts_handover: Some(PollName::prefix(&self.group)),
             operation_id: Some(operation_id()),
         };
         let sent = BootInstant::now();
@@ -105,7 +105,7 @@ impl TenureStore {
             Err(error) if matches!(error.code(), Some(ErrorCode::WaitTimeout | ErrorCode::ResourceHeld)) => {
                 Err(StoreError::NameTaken(format!(
                     "a poller named {name:?} lives in group {:?}: {holder} renewed its lease",
-                    self.group()
+                    self.group
                 )))
             }
             Err(error) => Err(understood(&error)),

@@ -245,7 +245,6 @@ impl Run {
         // What is told to stop has to be gone before its future is dropped: then the target may go to another.
         let pace = Pace { kill_after: (lead * 2 / 5).min(timeout / 4), sweep: lead * 2 / 5 };
         let mut builder = Poller::builder(store)
-            .group(&self.group.group)
             .targets(source)
             .weight(self.weight)
             .ttl(ttl)
