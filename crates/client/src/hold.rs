@@ -21,8 +21,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Default margin that is subtracted from every validity.
 pub(crate) const MARGIN: Duration = Duration::from_millis(50);
-/// Default limit, beyond the wait, for retries of a request whose outcome is unknown.
-const LIMIT: Duration = Duration::from_secs(10);
+/// Default timeout, beyond the wait, for retries of a request whose outcome is unknown.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request for a lease; [`Hold::acquire`] sends it.
 #[must_use = "nothing is asked for before `acquire`"]
@@ -30,7 +30,7 @@ pub struct Hold {
     origin: Origin,
     request: Acquire,
     wait: Duration,
-    limit: Duration,
+    retry_timeout: Duration,
     margin: Duration,
 }
 
@@ -59,7 +59,7 @@ impl Client {
     pub async fn guard(&self, lease: Lease) -> Result<Guard, CallError> {
         let resources = core::iter::empty::<String>();
         let hold = Hold::new(Origin::Http(self.clone()), lease.holder.clone(), resources);
-        let deadline = BootInstant::now().after(hold.limit);
+        let deadline = BootInstant::now().after(hold.retry_timeout);
         let parting = Parting::new(Voice::Http(self.clone()), &lease);
         let promised = hold.confirm(self, &lease, deadline).await?;
         Ok(hold.renewed(self.clone(), lease, &promised, parting))
@@ -82,7 +82,7 @@ impl Hold {
     fn new(origin: Origin, holder: String, resources: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let resources = resources.into_iter().map(Into::into).collect();
         let request = Acquire { resources, holder, ..Acquire::default() };
-        Self { origin, request, wait: Duration::ZERO, limit: LIMIT, margin: MARGIN }
+        Self { origin, request, wait: Duration::ZERO, retry_timeout: RETRY_TIMEOUT, margin: MARGIN }
     }
 
     pub(crate) fn under(keeper: Arc<Keeper>, resources: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -126,9 +126,9 @@ impl Hold {
         self
     }
 
-    /// Limits how long to retry, beyond the wait, while the outcome of the request is unknown [default: 10 s].
-    pub fn limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
+    /// Sets how long to retry, beyond the wait, while the outcome of the request is unknown [default: 10 s].
+    pub fn retry_timeout(mut self, timeout: Duration) -> Self {
+        self.retry_timeout = timeout;
         self
     }
 
@@ -158,7 +158,7 @@ impl Hold {
     }
 
     /// Sends the request. While the outcome is unknown (the connection broke, no answer in time) it sends the same
-    /// operation again until the outcome is known or the limit is over, so that there is never a second lease.
+    /// operation again until the outcome is known or the retry timeout is over, so that there is never a second lease.
     ///
     /// If the future is dropped, a lease may remain that is not renewed; it ends after its ttl and grace.
     ///
@@ -187,7 +187,7 @@ impl Hold {
                 "a guard cannot keep a permanent lease: it has no validity".to_owned(),
             ));
         }
-        let deadline = BootInstant::now().after(self.wait.saturating_add(self.limit));
+        let deadline = BootInstant::now().after(self.wait.saturating_add(self.retry_timeout));
         let wait_until = BootInstant::now().after(self.wait);
         loop {
             let Obtained { lease, sent } =
@@ -271,7 +271,7 @@ impl Hold {
         if self.request.grace_ms.is_some() {
             return Err(CallError::Unsendable("the grace is that of the session".to_owned()));
         }
-        let deadline = BootInstant::now().after(self.wait.saturating_add(self.limit));
+        let deadline = BootInstant::now().after(self.wait.saturating_add(self.retry_timeout));
         let wait_until = BootInstant::now().after(self.wait);
         let client = keeper.client().clone();
         let Obtained { lease, .. } = obtain::obtain(&client, &self.request, wait_until, deadline).await?;

@@ -354,7 +354,7 @@ impl<S: Store, T: TargetSource> PollerBuilder<S, T> {
             instance,
             weight: self.weight,
             ttl: self.ttl,
-            call_limit: renewals.mul_f64(0.45).min(Duration::from_secs(5)),
+            call_timeout: renewals.mul_f64(0.45).min(Duration::from_secs(5)),
         };
         let options = Options {
             hash: self.hash,

@@ -35,18 +35,18 @@ pub struct Membership {
     pub weight: u32,
     /// The ttl of the membership and of every lease.
     pub ttl: Duration,
-    /// How long one call of a member may take: less than half of the time between renewals.
-    pub call_limit: Duration,
+    /// The timeout of one call of a member: less than half of the time between renewals.
+    pub call_timeout: Duration,
 }
 
-/// How long a store may take to answer one who joins.
-const JOIN_LIMIT: Duration = Duration::from_secs(5);
+/// How long a store may take to answer a poller that joins.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Membership {
-    /// The limit of one call of a join. A poller that has not joined holds nothing, so this may be long.
+    /// The timeout of one call of a join. A poller that has not joined holds nothing, so this may be long.
     #[must_use]
-    pub fn join_limit(&self) -> Duration {
-        self.call_limit.max(JOIN_LIMIT)
+    pub fn join_timeout(&self) -> Duration {
+        self.call_timeout.max(JOIN_TIMEOUT)
     }
 
     /// The margin that is subtracted from the ttl: a tenth of it.

@@ -158,7 +158,7 @@ async fn a_silent_endpoint_is_left_in_time() {
 async fn when_nobody_is_there_the_call_ends_with_its_time() {
     let client = Client::builder(deserted().await)
         .endpoints([deserted().await])
-        .answer_limit(Duration::from_millis(300))
+        .request_timeout(Duration::from_millis(300))
         .build()
         .expect("a client");
     let error = soon("the end", client.status()).await.expect_err("nobody there");
@@ -243,7 +243,7 @@ async fn an_outcome_that_was_unknown_once_stays_unknown() {
     .await;
     let client = Client::builder(losing.endpoint.clone())
         .endpoints([unable.endpoint.clone()])
-        .answer_limit(Duration::from_millis(400))
+        .request_timeout(Duration::from_millis(400))
         .build()
         .expect("a client");
     let error = soon("the end", client.acquire(&acquire("printer"))).await.expect_err("no answer");

@@ -174,7 +174,7 @@ impl<S: Store> Control<S> {
     /// Whether a poller that never joined ends. A session that lapsed while it joined is no reason: the machine is busy.
     fn gives_up(&self, error: &StoreError, begun: BootInstant) -> bool {
         let is_busy = matches!(error, StoreError::NotMember(_))
-            && BootInstant::now().since(begun) < self.shared.membership.join_limit();
+            && BootInstant::now().since(begun) < self.shared.membership.join_timeout();
         !self.shared.has_been_member() && !self.shared.options.wait_for_store && !is_busy
     }
 
@@ -548,7 +548,7 @@ impl<S: Store> Control<S> {
         let mut renewals = self.shared.renewals.subscribe();
         self.shared.keeper_wake.notify_one();
         // A renewal that fails is tried again by the keeper; moves do not wait for it for ever.
-        let _ = tokio::time::timeout(self.shared.membership.call_limit, renewals.changed()).await;
+        let _ = tokio::time::timeout(self.shared.membership.call_timeout, renewals.changed()).await;
         self.moved_since_renewal = moves;
     }
 

@@ -50,7 +50,7 @@ pub(super) async fn keep<S: Store>(shared: Arc<Shared<S>>) {
 async fn renew<S: Store>(shared: &Arc<Shared<S>>) -> Result<(), StoreError> {
     let leases = shared.holdings().leases();
     shared.counters.asked_store();
-    let limit = shared.membership.call_limit;
+    let limit = shared.membership.call_timeout;
     // The store keeps the limit too; a store that does not must not keep a renewal from being tried again.
     let renewal = tokio::time::timeout(limit + Duration::from_millis(50), shared.store.renew(&leases)).await;
     let renewal = renewal.unwrap_or_else(|_| {

@@ -398,10 +398,10 @@ async fn a_poller_with_a_short_ttl_joins_on_a_busy_machine() {
         instance: Instance::draw(),
         weight: 1,
         ttl: TTL,
-        call_limit: Duration::from_millis(150),
+        call_timeout: Duration::from_millis(150),
     };
     assert!(
-        membership.join_limit() >= Duration::from_secs(5),
+        membership.join_timeout() >= Duration::from_secs(5),
         "a poller that holds nothing has no promise to keep"
     );
 }
@@ -462,7 +462,7 @@ async fn what_may_have_been_released_is_not_polled_until_that_is_known() {
     let second = store.clone();
     let instance = Instance::of_name("b").expect("a name");
     let ttl = Duration::from_secs(60);
-    second.join(&Membership { instance, weight: 1, ttl, call_limit: ttl }).await.expect("joins");
+    second.join(&Membership { instance, weight: 1, ttl, call_timeout: ttl }).await.expect("joins");
     wait_until_true("a release without an answer", || !deferred.lock().expect("unpoisoned").is_empty()).await;
     second.leave(&[], None).await.expect("left");
     let in_doubt = deferred.lock().expect("unpoisoned")[0].clone();

@@ -34,7 +34,7 @@ use tenure_client::clock::{BootInstant, wait_until};
 /// Targets in one script, so that nobody else waits long for the server.
 const TARGETS_PER_SCRIPT: usize = 1_000;
 /// How long one call may take before a poller says it.
-const CALL_LIMIT: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Ends of memberships are counted late, by as long as an answer takes.
 const DEATH_SLACK: Duration = Duration::from_millis(100);
 /// A name that is waited for is not asked for more often than this.
@@ -66,8 +66,8 @@ pub struct RedisOptions {
     pub client_cert_pem: Option<Vec<u8>>,
     /// The client certificate's key, PEM.
     pub client_key_pem: Option<Vec<u8>>,
-    /// The limit of a call before a poller has joined, and for operators.
-    pub call_limit: Duration,
+    /// The timeout of a call before a poller has joined, and for operators.
+    pub call_timeout: Duration,
 }
 
 impl RedisOptions {
@@ -82,7 +82,7 @@ impl RedisOptions {
             ca_pem: None,
             client_cert_pem: None,
             client_key_pem: None,
-            call_limit: CALL_LIMIT,
+            call_timeout: CALL_TIMEOUT,
         }
     }
 }
@@ -111,7 +111,7 @@ pub struct RedisStore {
     group: String,
     keys: Keys,
     hash: Hash,
-    call_limit: Duration,
+    call_timeout: Duration,
     ear: Ear,
     inner: Mutex<Inner>,
 }
@@ -158,7 +158,7 @@ impl RedisStore {
             group: options.group.clone(),
             keys,
             hash: options.hash,
-            call_limit: options.call_limit,
+            call_timeout: options.call_timeout,
             ear: Ear::new(),
             inner: Mutex::default(),
         })
@@ -210,7 +210,7 @@ impl RedisStore {
             Instance::absent(name).to_string(),
         ];
         let call = Call { instance, ttl: membership.ttl, targets: &[], arguments };
-        let answer = self.link.within(membership.join_limit(), self.run(&scripts::JOIN, call)).await?;
+        let answer = self.link.within(membership.join_timeout(), self.run(&scripts::JOIN, call)).await?;
         let rival = |rival: &[String]| Rival {
             instance: rival[0].clone(),
             till: rival[1].clone(),
@@ -409,7 +409,7 @@ impl Store for RedisStore {
                     membership.instance.name(),
                     alive.instance
                 );
-                self.link.within(membership.join_limit(), self.go(membership, &[], None)).await?;
+                self.link.within(membership.join_timeout(), self.go(membership, &[], None)).await?;
                 self.inner().joining = None;
                 return Err(StoreError::NameTaken(told));
             }
@@ -431,7 +431,7 @@ impl Store for RedisStore {
         let call = Call { instance: &member.instance, ttl: member.ttl, targets: &targets, arguments };
         let sent = BootInstant::now();
         let renewing = self.run_as_member(&scripts::RENEW, call);
-        let answer = self.link.within(member.call_limit, renewing).await?;
+        let answer = self.link.within(member.call_timeout, renewing).await?;
         let loss = |lost: &[String]| {
             let lease = leases.get(lost[0].parse::<usize>().ok()?.checked_sub(1)?)?;
             let reason = match lost[1].as_str() {
@@ -450,7 +450,7 @@ impl Store for RedisStore {
     async fn observe(&self, targets: &[TargetName]) -> Result<View, StoreError> {
         self.ear.looks();
         let member = self.inner().membership.clone();
-        let limit = member.as_ref().map_or(self.call_limit, |member| member.call_limit);
+        let limit = member.as_ref().map_or(self.call_timeout, |member| member.call_timeout);
         let own = member.as_ref().map(|member| &member.instance);
         let looking = async { self.look(targets, own, self.older_peers().await?).await };
         self.link.within(limit, looking).await
@@ -488,7 +488,7 @@ impl Store for RedisStore {
             }
             Ok(outcomes)
         };
-        self.link.within(member.call_limit, acquiring).await
+        self.link.within(member.call_timeout, acquiring).await
     }
 
     fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<HeldTarget> {
@@ -512,7 +512,7 @@ impl Store for RedisStore {
             }
             Ok(())
         };
-        self.link.within(member.call_limit, releasing).await
+        self.link.within(member.call_timeout, releasing).await
     }
 
     async fn hand_over(
@@ -544,7 +544,7 @@ impl Store for RedisStore {
             }
             Ok(outcomes)
         };
-        self.link.within(member.call_limit, handing_over).await
+        self.link.within(member.call_timeout, handing_over).await
     }
 
     async fn publish_status(&self, status: PollerStatus) -> Result<(), StoreError> {
@@ -558,7 +558,7 @@ impl Store for RedisStore {
         let how = if status == PollerStatus::Leaving { "quietly" } else { "" };
         let arguments = vec![about(&member, &member.instance, status, is_new), how.to_owned()];
         let call = Call { instance: &member.instance, ttl: member.ttl, targets: &[], arguments };
-        self.link.within(member.call_limit, self.run_as_member(&scripts::TELL, call)).await.map(drop)
+        self.link.within(member.call_timeout, self.run_as_member(&scripts::TELL, call)).await.map(drop)
     }
 
     async fn leave(&self, leases: &[HeldTarget], window: Option<Duration>) -> Result<(), StoreError> {
@@ -566,7 +566,7 @@ impl Store for RedisStore {
             let inner = self.inner();
             inner.membership.clone().or_else(|| inner.joining.clone()).ok_or_else(not_member)?
         };
-        self.link.within(member.call_limit, self.go(&member, leases, window)).await?;
+        self.link.within(member.call_timeout, self.go(&member, leases, window)).await?;
         let mut inner = self.inner();
         (inner.membership, inner.joining) = (None, None);
         inner.status = PollerStatus::default();

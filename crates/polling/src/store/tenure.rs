@@ -126,7 +126,7 @@ impl TenureStore {
         };
         let mut live = HashMap::new();
         loop {
-            let page = within(member.membership.call_limit, self.client.leases(&query)).await;
+            let page = within(member.membership.call_timeout, self.client.leases(&query)).await;
             let page = page.map_err(|error| understood(&error))?;
             live.extend(page.leases.into_iter().map(|lease| (lease.lease_id, lease.epoch)));
             match page.next_cursor {
@@ -159,7 +159,7 @@ impl TenureStore {
         let moved: Vec<EndedLease> =
             moved.into_iter().filter(|moved| held.contains_key(moved.lease_id.as_str())).collect();
         let ids: Vec<String> = moved.iter().map(|moved| moved.lease_id.clone()).collect();
-        let answers = each(&self.client, member.membership.call_limit, ids, |client, lease_id| async move {
+        let answers = each(&self.client, member.membership.call_timeout, ids, |client, lease_id| async move {
             client.lease(&lease_id).await
         })
         .await;
@@ -230,7 +230,7 @@ impl TenureStore {
         let member = self.member()?;
         let is_new = BootInstant::now() < member.proven_at;
         let amend = amend(member.epoch, facts(&member.membership, status, is_new, Some(report.clone())));
-        let told = within(member.membership.call_limit, self.client.amend(&member.lease_id, &amend)).await;
+        let told = within(member.membership.call_timeout, self.client.amend(&member.lease_id, &amend)).await;
         told.map_err(|error| understood(&error))?;
         if let Some(present) = self.inner().member.as_mut().filter(|it| it.session == member.session) {
             (present.status, present.report) = (status, report);
@@ -245,7 +245,7 @@ impl TenureStore {
         leases: &[HeldTarget],
         window: Duration,
     ) -> Result<(), StoreError> {
-        let limit = member.membership.call_limit;
+        let limit = member.membership.call_timeout;
         let absent = Membership {
             instance: Instance::absent(member.membership.instance.name()),
             ttl: window.max(Duration::from_secs(1)),
@@ -283,12 +283,12 @@ impl Store for TenureStore {
 
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         self.feed.start();
-        let opened = self.open_session(membership, membership.join_limit()).await?;
+        let opened = self.open_session(membership, membership.join_timeout()).await?;
         self.inner().joining = Some(opened.session.clone());
         let joined = self.become_member(membership, &opened).await;
         if joined.is_err() {
             // Left alone, it would keep the name from the next try if it has it after all.
-            let closed = self.close(&opened.session, membership.call_limit).await;
+            let closed = self.close(&opened.session, membership.call_timeout).await;
             tracing::debug!(?closed, "closed a session that was opened to join");
         }
         let mut inner = self.inner();
@@ -302,7 +302,7 @@ impl Store for TenureStore {
         let heartbeat = SessionHeartbeat { seen_lsn: Some(member.seen_lsn) };
         let sent = BootInstant::now();
         let asked = self.client.session_heartbeat(&member.session, &heartbeat);
-        let renewed = within(member.membership.call_limit, asked).await;
+        let renewed = within(member.membership.call_timeout, asked).await;
         let renewed = renewed.map_err(|error| self.judged(&member.session, &error))?;
         let valid_until = member.membership.valid_until_as_answered(sent, renewed.valid_ms);
         let ended = match renewed.ended.clone() {
@@ -316,7 +316,7 @@ impl Store for TenureStore {
     async fn observe(&self, _targets: &[TargetName]) -> Result<View, StoreError> {
         self.feed.start();
         let member = self.inner().member.clone();
-        let limit = member.as_ref().map_or(READING_LIMIT, |member| member.membership.call_limit);
+        let limit = member.as_ref().map_or(READING_LIMIT, |member| member.membership.call_timeout);
         match tokio::time::timeout(limit, self.feed.ready()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(understood(&error)),
@@ -332,7 +332,7 @@ impl Store for TenureStore {
 
     async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<HeldTarget>>, StoreError> {
         let member = self.member()?;
-        let answers = each(&self.client, member.membership.call_limit, wanted.to_vec(), |client, wanted| {
+        let answers = each(&self.client, member.membership.call_timeout, wanted.to_vec(), |client, wanted| {
             let (session, group) = (member.session.clone(), self.group.clone());
             let holder = member.membership.instance.to_string();
             async move { take(client, &group, holder, session, wanted).await }
@@ -375,7 +375,7 @@ impl Store for TenureStore {
     }
 
     async fn release(&self, leases: &[HeldTarget], reason: ReleaseReason) -> Result<(), StoreError> {
-        let limit = self.member()?.membership.call_limit;
+        let limit = self.member()?.membership.call_timeout;
         let answers = each(&self.client, limit, keys(leases), |client, key| async move {
             let call = HolderCall {
                 epoch: key.epoch,
@@ -403,7 +403,7 @@ impl Store for TenureStore {
         leases: &[(HeldTarget, SeenMember)],
         _reason: ReleaseReason,
     ) -> Result<Vec<Outcome<()>>, StoreError> {
-        let limit = self.member()?.membership.call_limit;
+        let limit = self.member()?.membership.call_timeout;
         let answers = each(&self.client, limit, leases.to_vec(), |client, (lease, to)| {
             hand_over(client, lease.key, to.address)
         })
@@ -450,7 +450,7 @@ impl Store for TenureStore {
             // The session takes with it what it keeps.
             None => Ok(()),
         };
-        let closed = self.close(&member.session, member.membership.call_limit).await;
+        let closed = self.close(&member.session, member.membership.call_timeout).await;
         left.and(closed)
     }
 }

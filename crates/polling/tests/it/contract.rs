@@ -117,7 +117,7 @@ const LASTING: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(1);
 
 fn membership(instance: Instance, ttl: Duration) -> Membership {
-    Membership { instance, weight: 1, ttl, call_limit: Duration::from_secs(10) }
+    Membership { instance, weight: 1, ttl, call_timeout: Duration::from_secs(10) }
 }
 
 /// A poller that has joined.

@@ -22,7 +22,7 @@ use tenure_polling::store::{
 const LASTING: Duration = Duration::from_secs(60);
 
 fn membership(instance: Instance) -> Membership {
-    Membership { instance, weight: 1, ttl: LASTING, call_limit: Duration::from_secs(5) }
+    Membership { instance, weight: 1, ttl: LASTING, call_timeout: Duration::from_secs(5) }
 }
 
 /// A store of the default group, with a member.

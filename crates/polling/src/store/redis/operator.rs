@@ -25,7 +25,7 @@ impl RedisStore {
             let older = if self.link.is_cluster() { Vec::new() } else { self.scan_for_older().await? };
             self.look(&targets, None, older).await
         };
-        self.link.within(self.call_limit, looking).await
+        self.link.within(self.call_timeout, looking).await
     }
 
     /// Gives a target to a poller, by name or instance, for as long as that one lives; without one the target goes by
@@ -49,7 +49,7 @@ impl RedisStore {
             };
             self.steer("pin", target, &name).await
         };
-        self.link.within(self.call_limit, steering).await
+        self.link.within(self.call_timeout, steering).await
     }
 
     /// Takes a poller's targets away, by name or instance, or lets it have some again.
@@ -65,7 +65,7 @@ impl RedisStore {
             let found = self.living(poller).await?;
             self.steer("cordon", found.instance.name(), &host).await
         };
-        self.link.within(self.call_limit, steering).await
+        self.link.within(self.call_timeout, steering).await
     }
 
     /// A poller that lives.

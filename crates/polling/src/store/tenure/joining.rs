@@ -54,7 +54,7 @@ impl TenureStore {
         let session = &opened.session;
         let lease = self.take_name(membership, session).await?;
         let mut valid_until = opened.valid_until;
-        if BootInstant::now().since(begun) > membership.call_limit {
+        if BootInstant::now().since(begun) > membership.call_timeout {
             // The name was waited for: what was promised at the beginning is nearly over.
             let sent = BootInstant::now();
             let valid_ms = self.beat(membership, session).await?;
@@ -86,7 +86,7 @@ impl TenureStore {
             operation_id: Some(operation_id()),
             ..Acquire::default()
         };
-        let first = within(membership.join_limit(), self.client().acquire(&acquire)).await;
+        let first = within(membership.join_timeout(), self.client().acquire(&acquire)).await;
         let blocking = match first {
             Ok(lease) => return Ok(lease),
             Err(error) => blocking(&error).ok_or_else(|| understood(&error))?,
@@ -124,7 +124,7 @@ impl TenureStore {
         if !holder.is_absent() && holder != membership.instance {
             return Ok(None);
         }
-        let (limit, client) = (membership.join_limit(), self.client());
+        let (limit, client) = (membership.join_timeout(), self.client());
         let seen = within(limit, client.lease(lease_id)).await.map_err(|error| understood(&error))?;
         let key = LeaseKey { lease_id: lease_id.clone(), epoch: seen.epoch, ..LeaseKey::default() };
         match within(limit, hand_over(client.clone(), key, session.to_owned())).await {
@@ -160,7 +160,7 @@ impl TenureStore {
     async fn beat(&self, membership: &Membership, session: &str) -> Result<u64, StoreError> {
         let heartbeat = SessionHeartbeat::default();
         let beaten = self.client().session_heartbeat(session, &heartbeat);
-        let beaten = within(membership.join_limit(), beaten).await;
+        let beaten = within(membership.join_timeout(), beaten).await;
         beaten.map(|renewed| renewed.valid_ms).map_err(|error| understood(&error))
     }
 }

@@ -11,7 +11,7 @@ use tenure_polling::store::{ReleaseReason, Outcome, Store, StoreError, Wanted};
 pub(super) async fn a_store_that_does_not_answer_is_unreachable_within_the_limit<F: Fixture>(fixture: F) {
     let limit = Duration::from_millis(800);
     let mut brief = membership(Instance::draw(), LASTING);
-    brief.call_limit = limit;
+    brief.call_timeout = limit;
     let member = Member::join(&fixture, brief).await;
     let other = Member::lasting(&fixture).await;
     let lease = member.acquire("t").await;

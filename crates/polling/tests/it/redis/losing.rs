@@ -92,9 +92,9 @@ async fn whoever_never_answers_is_unreachable_within_the_limit() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let silent = format!("redis://{}", listener.local_addr().expect("an address"));
     for url in [server.url(), silent] {
-        let options = RedisOptions { call_limit: limit, ..RedisOptions::new(url) };
+        let options = RedisOptions { call_timeout: limit, ..RedisOptions::new(url) };
         let store = RedisStore::open(&options).expect("a store");
-        let membership = Membership { call_limit: limit, ..poller.membership.clone() };
+        let membership = Membership { call_timeout: limit, ..poller.membership.clone() };
         let begun = BootInstant::now();
         let answers = [
             store.observe(&["t".into()]).await.err(),
@@ -106,7 +106,7 @@ async fn whoever_never_answers_is_unreachable_within_the_limit() {
             assert!(matches!(answer, Some(StoreError::Unreachable(_))), "{answer:?}");
         }
         let took = BootInstant::now().since(begun);
-        assert!(took < limit * 8 + membership.join_limit(), "four calls took {took:?}");
+        assert!(took < limit * 8 + membership.join_timeout(), "four calls took {took:?}");
     }
     server.process().thaw();
     let store = poller.store.clone();
