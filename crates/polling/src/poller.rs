@@ -460,11 +460,11 @@ async fn read<T: TargetSource>(
                 list.dedup();
                 targets.send_replace(Some(list.into()));
             }
-            Err(SourceError::NotNow(why)) => {
+            Err(SourceError::Temporary(why)) => {
                 tracing::warn!(reason = why, "the targets cannot be read now; polling the last known ones");
                 tokio::time::sleep(backoff.next_pause()).await;
             }
-            Err(error @ SourceError::Never(_)) => return error,
+            Err(error @ SourceError::Permanent(_)) => return error,
         }
     }
 }

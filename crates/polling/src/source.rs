@@ -21,10 +21,10 @@ pub trait TargetSource: Send + 'static {
 pub enum SourceError {
     /// A temporary error; the last list stays in effect.
     #[error("{0}")]
-    NotNow(String),
+    Temporary(String),
     /// A permanent error, such as a wrong name or a missing permission.
     #[error("{0}")]
-    Never(String),
+    Permanent(String),
 }
 
 /// A fixed list of targets.

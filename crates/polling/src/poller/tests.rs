@@ -226,7 +226,7 @@ struct Told(watch::Receiver<Vec<TargetName>>);
 impl TargetSource for Told {
     async fn next(&mut self) -> Result<Vec<TargetName>, SourceError> {
         let changed = self.0.changed().await;
-        changed.map_err(|_| SourceError::Never("the test is over".to_owned()))?;
+        changed.map_err(|_| SourceError::Permanent("the test is over".to_owned()))?;
         Ok(self.0.borrow_and_update().clone())
     }
 }
@@ -492,7 +492,7 @@ async fn one_without_a_list_is_no_member_and_is_given_nothing() {
     struct Never;
     impl TargetSource for Never {
         async fn next(&mut self) -> Result<Vec<TargetName>, SourceError> {
-            Err(SourceError::NotNow("the test has none".to_owned()))
+            Err(SourceError::Temporary("the test has none".to_owned()))
         }
     }
     let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));

@@ -137,8 +137,8 @@ impl Source {
         self.next().await.map_err(|error| {
             let words = Words::new(format_args!("cannot read the targets: {error}"));
             match error {
-                SourceError::NotNow(_) => Failure::Unexpected(words),
-                SourceError::Never(_) => Failure::Refused(words),
+                SourceError::Temporary(_) => Failure::Unexpected(words),
+                SourceError::Permanent(_) => Failure::Refused(words),
             }
         })
     }
