@@ -199,11 +199,11 @@ pub enum Outcome<T> {
     /// Another poller holds it, or the lease is lost.
     Rejected(String),
     /// The successor does not accept the hand-over: the lease stays.
-    NotTaken(String),
+    Declined(String),
     /// The outcome is unknown: do not act on the lease until the same call has returned another outcome.
     Unknown(String),
-    /// The name is not valid for a target of this store.
-    Impossible(String),
+    /// This store cannot hold a target with this name.
+    InvalidTarget(String),
 }
 
 /// Why a poller releases or hands over targets.

@@ -515,7 +515,7 @@ impl<S: Store> Control<S> {
                     reason = why.as_str(), to = %to.instance, "lease handed over"
                 );
             }
-            Outcome::NotTaken(reason) => {
+            Outcome::Declined(reason) => {
                 tracing::debug!(target = %target, reason, "the other poller did not take the target");
                 self.successors.remove(target);
                 let mut holdings = self.shared.holdings();
@@ -524,7 +524,7 @@ impl<S: Store> Control<S> {
                     holdings.keep(target, now);
                 }
             }
-            Outcome::Rejected(reason) | Outcome::Impossible(reason) => {
+            Outcome::Rejected(reason) | Outcome::InvalidTarget(reason) => {
                 tracing::debug!(target = %target, reason, "cannot hand over a target that this poller does not hold");
                 self.successors.remove(target);
                 let lost = self.shared.holdings().lose(target, lease.fence);
@@ -628,11 +628,11 @@ impl<S: Store> Control<S> {
                     self.note_taken(&target, fence, now);
                 }
             }
-            Outcome::Rejected(reason) | Outcome::Unknown(reason) | Outcome::NotTaken(reason) => {
+            Outcome::Rejected(reason) | Outcome::Unknown(reason) | Outcome::Declined(reason) => {
                 tracing::debug!(target = %wanted.target, reason, "lease not acquired");
                 wake.by(self.refusals.refused(&wanted.target, now));
             }
-            Outcome::Impossible(reason) => {
+            Outcome::InvalidTarget(reason) => {
                 tracing::warn!(
                     instance = %self.shared.membership.instance, target = %wanted.target,
                     group = self.shared.group, reason, "the store rejects this target"

@@ -264,7 +264,7 @@ impl Store for MemoryStore {
                     return Outcome::Rejected("it is not held any more".to_owned());
                 }
                 let Some(member) = world.members.get(&to.instance) else {
-                    return Outcome::NotTaken(format!("{} is not a member", to.instance));
+                    return Outcome::Declined(format!("{} is not a member", to.instance));
                 };
                 // No longer than its membership.
                 let ttl = membership.ttl.min(member.ends_at.since(now));

@@ -479,7 +479,7 @@ impl Store for RedisStore {
                 let mut answers = answer.chunks_exact(2);
                 for Wanted { target, .. } in chunk {
                     if let Some(why) = cannot_be(target) {
-                        outcomes.push(Outcome::Impossible(why));
+                        outcomes.push(Outcome::InvalidTarget(why));
                         continue;
                     }
                     let answer = answers.next().unwrap_or_default();
@@ -537,7 +537,7 @@ impl Store for RedisStore {
                     outcomes.push(match successor.takes_handovers {
                         true => given(answers.next().unwrap_or_default()),
                         false => {
-                            Outcome::NotTaken(format!("{} takes nothing handed over", successor.instance))
+                            Outcome::Declined(format!("{} takes nothing handed over", successor.instance))
                         }
                     });
                 }
@@ -580,10 +580,10 @@ fn taken(target: &TargetName, answer: &[String], valid_until: BootInstant) -> Ou
             Ok(fence) => {
                 Outcome::Done(HeldTarget { target: target.clone(), fence, valid_until, key: LeaseKey::default() })
             }
-            Err(_) => Outcome::Impossible(format!("its fence is {fence:?}, which is not a number")),
+            Err(_) => Outcome::InvalidTarget(format!("its fence is {fence:?}, which is not a number")),
         },
         [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} has it")),
-        _ => Outcome::Impossible("its fence cannot rise any more".to_owned()),
+        _ => Outcome::InvalidTarget("its fence cannot rise any more".to_owned()),
     }
 }
 
@@ -593,9 +593,9 @@ fn given(answer: &[String]) -> Outcome<()> {
         [word, holder] if word == "0" && holder.is_empty() => Outcome::Rejected("it had expired".to_owned()),
         [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} has it, or it was taken again")),
         [word, successor] if word == "?" => {
-            Outcome::NotTaken(format!("{successor} is not a member any more"))
+            Outcome::Declined(format!("{successor} is not a member any more"))
         }
-        _ => Outcome::NotTaken("its fence cannot rise any more".to_owned()),
+        _ => Outcome::Declined("its fence cannot rise any more".to_owned()),
     }
 }
 

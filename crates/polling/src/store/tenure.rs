@@ -345,9 +345,9 @@ impl Store for TenureStore {
                     Some(held) => Outcome::Done(held),
                     None => Outcome::Rejected("its loss was reported already".to_owned()),
                 },
-                Some(Err(CallError::Unsendable(why))) => Outcome::Impossible(why),
+                Some(Err(CallError::Unsendable(why))) => Outcome::InvalidTarget(why),
                 Some(Err(error)) => match error.code() {
-                    Some(ErrorCode::InvalidName) => Outcome::Impossible(error.to_string()),
+                    Some(ErrorCode::InvalidName) => Outcome::InvalidTarget(error.to_string()),
                     Some(ErrorCode::SessionNotFound | ErrorCode::SessionExpired) => {
                         return Err(self.judged(&member.session, &error));
                     }
@@ -412,10 +412,10 @@ impl Store for TenureStore {
             Some(Ok(_)) => Outcome::Done(()),
             Some(Err(error)) => match error.code() {
                 Some(ErrorCode::SessionNotFound | ErrorCode::SessionExpired) => {
-                    Outcome::NotTaken(error.to_string())
+                    Outcome::Declined(error.to_string())
                 }
                 _ if is_gone(&error) => Outcome::Rejected(error.to_string()),
-                _ if error.is_definite() => Outcome::NotTaken(error.to_string()),
+                _ if error.is_definite() => Outcome::Declined(error.to_string()),
                 _ => Outcome::Unknown(error.to_string()),
             },
             None => Outcome::Unknown("it was not sent: the daemon does not answer".to_owned()),

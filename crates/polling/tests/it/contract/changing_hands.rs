@@ -82,7 +82,7 @@ pub(super) async fn nothing_is_handed_to_one_who_left<F: Fixture>(fixture: F) {
     let successor = giver.finds(&gone).await;
     gone.store.leave(&[], None).await.expect("left");
     let handed = giver.store.hand_over(&[(lease.clone(), successor)], ReleaseReason::Rebalanced).await;
-    assert!(matches!(handed.expect("an answer").as_slice(), [Outcome::NotTaken(_)]));
+    assert!(matches!(handed.expect("an answer").as_slice(), [Outcome::Declined(_)]));
     let renewal = giver.store.renew(&[lease]).await.expect("renewed");
     assert!(renewal.lost.is_empty(), "it stays where it was");
 }

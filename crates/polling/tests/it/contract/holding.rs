@@ -161,8 +161,8 @@ pub(super) async fn what_cannot_be_a_target_is_told_apart<F: Fixture>(fixture: F
         .map(|outcome| match outcome {
             Outcome::Done(_) => 'd',
             Outcome::Rejected(_) => 'r',
-            Outcome::Impossible(_) => 'i',
-            Outcome::NotTaken(_) | Outcome::Unknown(_) => '?',
+            Outcome::InvalidTarget(_) => 'i',
+            Outcome::Declined(_) | Outcome::Unknown(_) => '?',
         })
         .collect();
     assert_eq!(shown, ['d', 'i', 'd', 'd', 'i', 'd'], "{outcomes:?}");

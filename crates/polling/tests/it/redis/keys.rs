@@ -61,7 +61,7 @@ async fn fences_are_the_servers_time_unless_they_were_higher() {
     // Beyond 2^53 Lua would count in steps of two: better no lease than one whose fence is not higher.
     server.cli(&["SET", "poll:fence:d", "9007199254740992"]);
     let outcome = poller.try_acquire("d").await.expect("an answer");
-    assert!(matches!(outcome, Outcome::Impossible(_)), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::InvalidTarget(_)), "{outcome:?}");
     assert_eq!(server.cli(&["EXISTS", "poll:lease:d"]), "0");
 }
 
@@ -148,7 +148,7 @@ async fn older_programs_are_members_where_they_are_looked_for() {
     assert_eq!(older.address, "");
     let lease = mixed.acquire("t").await;
     let handed = mixed.store.hand_over(&[(lease, older.clone())], ReleaseReason::Rebalanced).await;
-    assert!(matches!(handed.expect("an answer").as_slice(), [Outcome::NotTaken(_)]));
+    assert!(matches!(handed.expect("an answer").as_slice(), [Outcome::Declined(_)]));
     assert_eq!(server.cli(&["GET", "poll:lease:t"]), mixed.instance());
 }
 
