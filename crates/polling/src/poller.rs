@@ -78,7 +78,7 @@ pub enum PollerError {
     Source(String),
     /// The poller stopped, but could not reach the store: its targets are free when its ttl is over.
     #[error("the store could not be notified of the stop: {0}")]
-    NotTold(String),
+    StopNotReported(String),
 }
 
 /// An error of [`PollerBuilder::build`].

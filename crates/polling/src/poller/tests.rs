@@ -518,7 +518,7 @@ async fn a_stop_ends_although_the_store_hangs() {
     running.handle.stop();
     let ended = tokio::time::timeout(Duration::from_secs(15), running.task).await;
     let ended = ended.expect("it ends within its limits").expect("no panic");
-    assert!(matches!(ended, Err(PollerError::NotTold(_))), "{ended:?}");
+    assert!(matches!(ended, Err(PollerError::StopNotReported(_))), "{ended:?}");
 }
 
 #[tokio::test]

@@ -50,8 +50,8 @@ impl<S: Store> Control<S> {
         }
         match left {
             Ok(Ok(()) | Err(StoreError::NotMember(_))) => Ok(()),
-            Ok(Err(error)) => Err(PollerError::NotTold(error.to_string())),
-            Err(_) => Err(PollerError::NotTold("the store does not answer".to_owned())),
+            Ok(Err(error)) => Err(PollerError::StopNotReported(error.to_string())),
+            Err(_) => Err(PollerError::StopNotReported("the store does not answer".to_owned())),
         }
     }
 

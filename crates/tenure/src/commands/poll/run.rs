@@ -404,7 +404,7 @@ fn failure(error: PollerError) -> Failure {
             words.hint("choose another --name, or stop the other poller: tenure poll pollers lists them"),
         ),
         PollerError::Rejected(_) => Failure::Refused(words),
-        PollerError::Unreachable(_) | PollerError::Source(_) | PollerError::NotTold(_) => {
+        PollerError::Unreachable(_) | PollerError::Source(_) | PollerError::StopNotReported(_) => {
             Failure::Unexpected(words)
         }
     }
