@@ -321,8 +321,8 @@ impl<S: Store, T: TargetSource> PollerBuilder<S, T> {
         tenure_api::PollName::check_group(&group)?;
         let setting = |text: &str| Err(BuildError::Setting(text.to_owned()));
         let instance = match &self.name {
-            Some(name) => Instance::of_name(name)?,
-            None => Instance::draw(),
+            Some(name) => Instance::with_name(name)?,
+            None => Instance::generate(),
         };
         if self.ttl < TTL_MIN || self.ttl > Duration::from_secs(86_400) {
             return setting("the ttl has to be between 1 s and 24 h");

@@ -196,7 +196,7 @@ mod tests {
 
     fn member(name: &str) -> SeenMember {
         SeenMember {
-            instance: Instance::read(name),
+            instance: Instance::from_text(name),
             weight: 1,
             status: PollerStatus::Online,
             is_new: false,
@@ -207,7 +207,7 @@ mod tests {
 
     fn owner(name: &str, fence: u64) -> SeenOwner {
         SeenOwner {
-            instance: Instance::read(name),
+            instance: Instance::from_text(name),
             fence: Some(fence),
             ends_at: None,
             state: if name.ends_with("~absent") { HolderState::Reserved } else { HolderState::Active },
@@ -229,7 +229,7 @@ mod tests {
 
     fn planned(view: &View, holdings: &Holdings, targets: &[TargetName], is_leaving: bool) -> Plan {
         plan(&Situation {
-            me: &Instance::read("a"),
+            me: &Instance::from_text("a"),
             weight: 1,
             is_leaving,
             hash: Hash::Xxh64,
@@ -316,7 +316,7 @@ mod tests {
         targets.iter().for_each(|target| hold(&mut holdings, target));
         let view = View { members: vec![member("a"), member("b")], ..View::default() };
         let plan = plan(&Situation {
-            me: &Instance::read("a"),
+            me: &Instance::from_text("a"),
             weight: 1,
             is_leaving: true,
             hash: Hash::Fnv1a,

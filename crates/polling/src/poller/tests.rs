@@ -395,7 +395,7 @@ async fn a_poller_with_a_short_ttl_joins_on_a_busy_machine() {
     let running = start(failing, "a", 3, &witness);
     wait_until_true("all with it", || owned(&running) == 3).await;
     let membership = Membership {
-        instance: Instance::draw(),
+        instance: Instance::generate(),
         weight: 1,
         ttl: TTL,
         call_timeout: Duration::from_millis(150),
@@ -460,7 +460,7 @@ async fn what_may_have_been_released_is_not_polled_until_that_is_known() {
     wait_until_true("all with the first", || owned(&giver) == 4).await;
     defers.store(true, Ordering::Relaxed);
     let second = store.clone();
-    let instance = Instance::of_name("b").expect("a name");
+    let instance = Instance::with_name("b").expect("a name");
     let ttl = Duration::from_secs(60);
     second.join(&Membership { instance, weight: 1, ttl, call_timeout: ttl }).await.expect("joins");
     wait_until_true("a release without an answer", || !deferred.lock().expect("unpoisoned").is_empty()).await;

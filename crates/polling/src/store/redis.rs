@@ -254,7 +254,7 @@ impl RedisStore {
         own: Option<&Instance>,
         older: Vec<Listed>,
     ) -> Result<View, StoreError> {
-        let nobody = Instance::read("");
+        let nobody = Instance::from_text("");
         let mut chunks = targets.chunks(TARGETS_PER_SCRIPT);
         let first = chunks.next().unwrap_or_default();
         let (mut answer, asked) = self.look_at(first, own.unwrap_or(&nobody), "all").await?;
@@ -311,7 +311,7 @@ impl RedisStore {
                 continue;
             };
             members.push(Listed {
-                instance: Instance::read(instance),
+                instance: Instance::from_text(instance),
                 left: Duration::from_millis(left),
                 about: None,
             });

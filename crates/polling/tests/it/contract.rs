@@ -135,7 +135,7 @@ impl<S: Store> Member<S> {
 
     /// A poller with a name of its own that lasts.
     async fn lasting<F: Fixture<Store = S>>(fixture: &F) -> Self {
-        Self::join(fixture, membership(Instance::draw(), LASTING)).await
+        Self::join(fixture, membership(Instance::generate(), LASTING)).await
     }
 
     fn instance(&self) -> &Instance {
@@ -208,7 +208,7 @@ impl<S: Store> Member<S> {
 }
 
 fn named(name: &str) -> Instance {
-    Instance::of_name(name).expect("a name")
+    Instance::with_name(name).expect("a name")
 }
 
 fn has_passed(instant: BootInstant) -> bool {

@@ -38,7 +38,7 @@ impl Poller {
 
     async fn join_with(options: &RedisOptions) -> Result<Self, StoreError> {
         let store = RedisStore::open(options)?;
-        let membership = membership(Instance::draw());
+        let membership = membership(Instance::generate());
         store.join(&membership).await?;
         Ok(Self { store: Arc::new(store), membership })
     }

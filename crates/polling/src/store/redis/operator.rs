@@ -59,7 +59,7 @@ impl RedisStore {
     pub async fn cordon(&self, poller: &str, is_cordoned: bool) -> Result<(), StoreError> {
         let steering = async {
             if !is_cordoned {
-                return self.steer("cordon", Instance::read(poller).name(), "").await;
+                return self.steer("cordon", Instance::from_text(poller).name(), "").await;
             }
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
             let found = self.living(poller).await?;
@@ -82,7 +82,7 @@ impl RedisStore {
 
     async fn steer(&self, what: &str, which: &str, value: &str) -> Result<(), StoreError> {
         let arguments = [what, which, value].map(str::to_owned).to_vec();
-        let operator = Instance::read("operator");
+        let operator = Instance::from_text("operator");
         let call = Call { instance: &operator, ttl: Duration::ZERO, targets: &[], arguments };
         self.run(&scripts::STEER, call).await.map(drop)
     }

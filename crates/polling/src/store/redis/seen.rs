@@ -63,13 +63,13 @@ impl Answer {
         let member = |listed: &[String]| {
             let left = Duration::from_millis(listed[1].parse().ok()?);
             let about = serde_json::from_str(&listed[2]).ok();
-            Some(Listed { instance: Instance::read(&listed[0]), left, about })
+            Some(Listed { instance: Instance::from_text(&listed[0]), left, about })
         };
         let held = |lease: &[String]| {
             let left: i64 = lease[2].parse().ok()?;
             Some(Held {
                 position: lease[0].parse::<usize>().ok()?.checked_sub(1)?,
-                holder: Instance::read(&lease[1]),
+                holder: Instance::from_text(&lease[1]),
                 left: u64::try_from(left).ok().map(Duration::from_millis),
                 fence: lease[3].parse().ok(),
             })
@@ -187,13 +187,13 @@ mod tests {
             facts: PollerFacts { instance: instance.to_owned(), weight: 3, status, ..PollerFacts::default() },
             ttl_ms: 30_000,
         });
-        Listed { instance: Instance::read(instance), left: Duration::from_millis(left_ms), about }
+        Listed { instance: Instance::from_text(instance), left: Duration::from_millis(left_ms), about }
     }
 
     fn held(position: usize, holder: &str, left_ms: i64) -> Held {
         Held {
             position,
-            holder: Instance::read(holder),
+            holder: Instance::from_text(holder),
             left: u64::try_from(left_ms).ok().map(Duration::from_millis),
             fence: Some(NOW_US - 5_000_000),
         }
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn our_own_time_is_counted_early_and_that_of_others_late() {
-        let own = Instance::read("me");
+        let own = Instance::from_text("me");
         let mut answer = Answer {
             now_us: NOW_US,
             members: vec![

@@ -85,7 +85,7 @@ impl Book {
             entry.has_authority
                 && matches!(name, PollName::Poller(_))
                 && lease.reason.as_deref() == Some(SESSION_EXPIRED)
-                && !Instance::read(&entry.holder).is_absent()
+                && !Instance::from_text(&entry.holder).is_absent()
         };
         self.deaths += u64::from(entry.as_deref().is_some_and(is_death));
         match (event.kind, entry) {
@@ -163,7 +163,7 @@ impl Entry {
     }
 
     fn owner(&self, own: Option<(&Instance, &str)>) -> SeenOwner {
-        let instance = Instance::read(&self.holder);
+        let instance = Instance::from_text(&self.holder);
         let is_of_earlier_session =
             own.is_some_and(|(me, session)| *me == instance && session != self.session);
         SeenOwner {
@@ -190,7 +190,7 @@ impl Entry {
     fn member(&self) -> Option<SeenMember> {
         let facts: PollerFacts = serde_json::from_value(self.attachment.clone()).ok()?;
         Some(SeenMember {
-            instance: Instance::read(&self.holder),
+            instance: Instance::from_text(&self.holder),
             weight: facts.weight,
             status: facts.status,
             is_new: facts.is_new,

@@ -120,7 +120,7 @@ impl TenureStore {
         blocking: &Blocking,
     ) -> Result<Option<Lease>, StoreError> {
         let (Some(holder), Some(lease_id)) = (&blocking.holder, &blocking.lease_id) else { return Ok(None) };
-        let holder = Instance::read(holder);
+        let holder = Instance::from_text(holder);
         if !holder.is_absent() && holder != membership.instance {
             return Ok(None);
         }

@@ -67,7 +67,7 @@ pub(super) async fn a_lost_target_is_reported_with_its_fence<F: Fixture>(fixture
 
 pub(super) async fn a_held_target_is_valid_for_the_ttl_less_a_margin<F: Fixture>(fixture: F) {
     let joining = BootInstant::now();
-    let member = Member::join(&fixture, membership(Instance::draw(), LASTING)).await;
+    let member = Member::join(&fixture, membership(Instance::generate(), LASTING)).await;
     let lease = member.acquire("t").await;
     let now = BootInstant::now();
     let ttl = LASTING - LASTING / 10;
@@ -79,7 +79,7 @@ pub(super) async fn a_held_target_is_valid_for_the_ttl_less_a_margin<F: Fixture>
 }
 
 pub(super) async fn renewing_keeps_others_out_beyond_the_ttl<F: Fixture>(fixture: F) {
-    let holder = Member::join(&fixture, membership(Instance::draw(), SHORT)).await;
+    let holder = Member::join(&fixture, membership(Instance::generate(), SHORT)).await;
     let other = Member::lasting(&fixture).await;
     let lease = holder.acquire("t").await;
     let over = BootInstant::now().after(SHORT * 5 / 2);
@@ -92,7 +92,7 @@ pub(super) async fn renewing_keeps_others_out_beyond_the_ttl<F: Fixture>(fixture
 }
 
 pub(super) async fn silence_frees_a_target_and_nothing_earlier_does<F: Fixture>(fixture: F) {
-    let holder = Member::join(&fixture, membership(Instance::draw(), SHORT * 2)).await;
+    let holder = Member::join(&fixture, membership(Instance::generate(), SHORT * 2)).await;
     let other = Member::lasting(&fixture).await;
     // Times of holder and target differ; both are to be over.
     tokio::time::sleep(SHORT / 4).await;

@@ -99,7 +99,7 @@ pub(super) async fn a_name_is_taken_over_when_its_poller_is_silent<F: Fixture>(f
 }
 
 pub(super) async fn whoever_is_silent_is_no_member_and_can_join_again<F: Fixture>(fixture: F) {
-    let silent = Member::join(&fixture, membership(Instance::draw(), SHORT)).await;
+    let silent = Member::join(&fixture, membership(Instance::generate(), SHORT)).await;
     let watcher = Member::lasting(&fixture).await;
     watcher.finds(&silent).await;
     wait_until("it is not seen any more", async || watcher.member(silent.instance()).await.is_none()).await;
@@ -114,7 +114,7 @@ pub(super) async fn a_poller_is_new_until_it_has_lived_for_a_ttl<F: Fixture>(fix
     let watcher = Member::lasting(&fixture).await;
     let ttl = SHORT * 2;
     let before = BootInstant::now();
-    let member = Member::join(&fixture, membership(Instance::draw(), ttl)).await;
+    let member = Member::join(&fixture, membership(Instance::generate(), ttl)).await;
     assert!(watcher.finds(&member).await.is_new);
     wait_until("it is not new any more", async || {
         member.store.renew(&[]).await.expect("renewed");
@@ -132,7 +132,7 @@ pub(super) async fn who_dies_is_counted_and_who_leaves_is_not<F: Fixture>(fixtur
     leaving.store.leave(&[], None).await.expect("left");
     wait_until("it has left", async || watcher.member(leaving.instance()).await.is_none()).await;
     assert_eq!(watcher.view(&[]).await.deaths, 0);
-    let dying = Member::join(&fixture, membership(Instance::draw(), SHORT)).await;
+    let dying = Member::join(&fixture, membership(Instance::generate(), SHORT)).await;
     watcher.finds(&dying).await;
     wait_until("it has died", async || watcher.member(dying.instance()).await.is_none()).await;
     assert_eq!(watcher.view(&[]).await.deaths, 1);

@@ -10,7 +10,7 @@ use tenure_polling::store::{ReleaseReason, Outcome, Store, StoreError, Wanted};
 
 pub(super) async fn a_store_that_does_not_answer_is_unreachable_within_the_limit<F: Fixture>(fixture: F) {
     let limit = Duration::from_millis(800);
-    let mut brief = membership(Instance::draw(), LASTING);
+    let mut brief = membership(Instance::generate(), LASTING);
     brief.call_timeout = limit;
     let member = Member::join(&fixture, brief).await;
     let other = Member::lasting(&fixture).await;

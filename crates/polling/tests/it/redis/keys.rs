@@ -227,7 +227,7 @@ async fn a_lease_that_was_taken_anew_is_another_one() {
 async fn of_two_that_wait_for_a_name_one_gets_it() {
     let server = RedisServer::start().await;
     let options = RedisOptions::new(server.url());
-    let named = || Instance::of_name("kitchen").expect("a name");
+    let named = || Instance::with_name("kitchen").expect("a name");
     let mut silent = membership(named());
     silent.ttl = std::time::Duration::from_secs(1);
     RedisStore::open(&options).expect("a store").join(&silent).await.expect("joins");
@@ -246,7 +246,7 @@ async fn of_two_that_wait_for_a_name_one_gets_it() {
 async fn whoever_gives_up_waiting_for_a_name_leaves_nothing_behind() {
     let server = RedisServer::start().await;
     let options = RedisOptions::new(server.url());
-    let named = || membership(Instance::of_name("kitchen").expect("a name"));
+    let named = || membership(Instance::with_name("kitchen").expect("a name"));
     RedisStore::open(&options).expect("a store").join(&named()).await.expect("joins");
     let (store, waiting) = (RedisStore::open(&options).expect("a store"), named());
     let given_up = tokio::time::timeout(std::time::Duration::from_millis(300), store.join(&waiting)).await;

@@ -59,7 +59,7 @@ async fn an_operator_names_pollers_that_live() {
 async fn what_was_said_of_a_drawn_name_ends_with_it() {
     let server = RedisServer::start().await;
     let (poller, other) = (Poller::join(&server).await, Poller::join(&server).await);
-    let kitchen = membership(Instance::of_name("kitchen").expect("a name"));
+    let kitchen = membership(Instance::with_name("kitchen").expect("a name"));
     let fixed = RedisStore::open(&RedisOptions::new(server.url())).expect("a store");
     fixed.join(&kitchen).await.expect("joins");
     let operator = RedisStore::open(&RedisOptions::new(server.url())).expect("a store");

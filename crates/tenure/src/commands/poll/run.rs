@@ -177,7 +177,7 @@ impl Run {
         if self.reconnect_window.ms() > 0 && self.name.is_none() {
             return usage("--reconnect-window requires --name", "name the poller with --name NAME");
         }
-        if let Some(Err(error)) = self.name.as_deref().map(Instance::of_name) {
+        if let Some(Err(error)) = self.name.as_deref().map(Instance::with_name) {
             return Err(Failure::Usage(Words::new(format_args!("--name: {error}"))));
         }
         Ok(())
