@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 use tenure_client::Client;
-use tenure_polling::source::Fixed;
+use tenure_polling::source::FixedSource;
 use tenure_polling::store::TenureStore;
 use tenure_polling::{Poll, Poller};
 
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sensors = (0..40).map(|number| format!("sensor-{number}"));
 
     let poller = Poller::builder(TenureStore::new(client, "sensors")?)
-        .targets(Fixed::new(sensors))
+        .targets(FixedSource::new(sensors))
         .every(Duration::from_secs(2))
         .build()?;
 

@@ -29,18 +29,18 @@ pub enum SourceError {
 
 /// A fixed list of targets.
 #[derive(Clone, Debug)]
-pub struct Fixed {
+pub struct FixedSource {
     targets: Option<Vec<TargetName>>,
 }
 
-impl Fixed {
+impl FixedSource {
     /// Creates a source with these targets.
     pub fn new(targets: impl IntoIterator<Item = impl Into<TargetName>>) -> Self {
         Self { targets: Some(targets.into_iter().map(Into::into).collect()) }
     }
 }
 
-impl TargetSource for Fixed {
+impl TargetSource for FixedSource {
     async fn next(&mut self) -> Result<Vec<TargetName>, SourceError> {
         match self.targets.take() {
             Some(targets) => Ok(targets),

@@ -7,7 +7,7 @@ mod reports;
 mod turns;
 
 use super::*;
-use crate::source::Fixed;
+use crate::source::FixedSource;
 use crate::store::{HeldTarget, ReleaseReason, MemoryStore, Outcome, Renewal, SeenMember, SeenOwner, StoreError, Wanted};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -86,7 +86,7 @@ fn names(count: usize) -> Vec<String> {
 }
 
 fn start<S: Store>(store: S, name: &str, targets: usize, witness: &Arc<Witness>) -> Running<S> {
-    start_with(store, name, Fixed::new(names(targets)), witness, Duration::ZERO)
+    start_with(store, name, FixedSource::new(names(targets)), witness, Duration::ZERO)
 }
 
 fn start_with<S: Store, T: TargetSource>(
@@ -204,7 +204,7 @@ async fn a_second_under_the_same_name_is_refused_while_the_first_lives_and_follo
 async fn within_its_window_nobody_takes_what_a_stopped_poller_comes_back_for() {
     let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let window = Duration::from_secs(5);
-    let with_window = |name| start_with(store.clone(), name, Fixed::new(names(8)), &witness, window);
+    let with_window = |name| start_with(store.clone(), name, FixedSource::new(names(8)), &witness, window);
     let (stays, goes) = (with_window("stays"), with_window("goes"));
     wait_until_true("four each", || owned(&stays) == 4 && owned(&goes) == 4).await;
     goes.handle.stop();
@@ -525,7 +525,7 @@ async fn a_stop_ends_although_the_store_hangs() {
 async fn a_poll_that_runs_at_the_stop_comes_to_its_end_before_its_target_goes() {
     let store = MemoryStore::new("sensors");
     let poller = Poller::builder(store.clone())
-        .targets(Fixed::new(["slow"]))
+        .targets(FixedSource::new(["slow"]))
         .ttl(Duration::from_secs(3))
         .every(Duration::from_secs(2))
         .timeout(Duration::from_secs(1))
@@ -554,8 +554,8 @@ async fn a_poll_that_runs_at_the_stop_comes_to_its_end_before_its_target_goes() 
 
 #[tokio::test]
 async fn settings_that_make_no_sense_are_named() {
-    let build_in = |group: &str, change: fn(PollerBuilder<MemoryStore, Fixed>) -> PollerBuilder<MemoryStore, Fixed>| {
-        let builder = Poller::builder(MemoryStore::new(group)).targets(Fixed::new(["x"]));
+    let build_in = |group: &str, change: fn(PollerBuilder<MemoryStore, FixedSource>) -> PollerBuilder<MemoryStore, FixedSource>| {
+        let builder = Poller::builder(MemoryStore::new(group)).targets(FixedSource::new(["x"]));
         change(builder).build().err().map(|error| error.to_string()).unwrap_or_default()
     };
     let build = |change| build_in("sensors", change);

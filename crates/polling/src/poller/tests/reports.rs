@@ -28,7 +28,7 @@ async fn a_target_whose_polls_fail_one_after_the_other_is_reported_until_one_suc
     let store = Failing::new(&MemoryStore::new("sensors"));
     let reports = store.reports.clone();
     let poller = Poller::builder(store)
-        .targets(Fixed::new(["bad", "good"]))
+        .targets(FixedSource::new(["bad", "good"]))
         .ttl(TTL)
         .every(Duration::from_millis(50))
         .build()
