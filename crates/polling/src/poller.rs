@@ -16,7 +16,7 @@ mod tests;
 pub use poll::{Poll, Polled};
 
 use crate::instance::{Instance, NameError};
-use crate::numbers::{Counters, Numbers};
+use crate::metrics::{Counters, PollerMetrics};
 use crate::source::{SourceError, TargetSource};
 use crate::store::{Membership, Store, TargetName, View};
 use control::Control;
@@ -487,11 +487,11 @@ impl<S: Store> PollerHandle<S> {
         &self.shared.membership.instance
     }
 
-    /// The counters.
+    /// The metrics.
     #[must_use]
-    pub fn numbers(&self) -> Numbers {
+    pub fn metrics(&self) -> PollerMetrics {
         self.shared.count_targets();
-        self.shared.counters.numbers()
+        self.shared.counters.metrics()
     }
 
     /// The poller's view of the group.

@@ -11,7 +11,7 @@ mod reporting;
 use super::holdings::Standing;
 use super::plan::{Plan, Situation, key, plan};
 use super::{PollerError, Shared};
-use crate::numbers::MoveReason;
+use crate::metrics::MoveReason;
 use crate::store::{HeldTarget, HolderState, ReleaseReason, Outcome, SeenMember, Store, StoreError, TargetName, View, Wanted};
 use budget::{Budget, Quota, quotas};
 use core::time::Duration;

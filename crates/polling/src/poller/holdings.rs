@@ -4,7 +4,7 @@
 //! Invariant: a poll starts only while its target is owned and its deadline is far enough away; a lease that is given
 //! away or released has no poll running.
 
-use crate::numbers::RunOutcome;
+use crate::metrics::RunOutcome;
 use crate::store::{HeldTarget, ReleaseReason, TargetName};
 use core::time::Duration;
 use std::collections::{BTreeSet, HashMap, HashSet};

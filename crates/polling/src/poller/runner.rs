@@ -3,7 +3,7 @@
 use super::holdings::Start;
 use super::poll::{Poll, Polled};
 use super::{Options, Shared};
-use crate::numbers::RunOutcome;
+use crate::metrics::RunOutcome;
 use crate::store::{Store, TargetName};
 use core::future::poll_fn;
 use core::task::Poll as Step;

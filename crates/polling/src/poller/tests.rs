@@ -416,7 +416,7 @@ async fn a_store_that_hangs_stops_every_poll_before_another_may_begin_and_pollin
     hangs.store(true, Ordering::Relaxed);
     let other = start(store.clone(), "b", 30, &witness);
     wait_until_true("all with the other", || owned(&other) == 30).await;
-    assert!(cut_off.handle.numbers().paused);
+    assert!(cut_off.handle.metrics().paused);
     never_two_at_once(&witness);
     hangs.store(false, Ordering::Relaxed);
     // Fifteen each would be the fair share; up to a tenth more is left where it is.

@@ -1,7 +1,7 @@
 //! How a poller goes: it gives everything away, or keeps it for its return, within a limit, and ends its membership.
 
 use super::{Control, Wake};
-use crate::numbers::MoveReason;
+use crate::metrics::MoveReason;
 use crate::poller::PollerError;
 use crate::poller::runner::STOPPING_MAX;
 use crate::store::{ReleaseReason, Store, StoreError, TargetName};

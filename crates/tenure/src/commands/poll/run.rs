@@ -312,7 +312,7 @@ fn expose<S: Store>(
         printer.talk(format_args!("metrics at http://{address}/metrics"));
     }
     let (group, handle) = (group.to_owned(), handle.clone());
-    let page = Arc::new(move || metrics_page(&group, &handle.numbers()));
+    let page = Arc::new(move || metrics_page(&group, &handle.metrics()));
     AbortOnDropHandle::new(tokio::spawn(serve_metrics(listener, page)))
 }
 
@@ -321,7 +321,7 @@ async fn log_share<S: Store>(group: String, handle: PollerHandle<S>) {
     let mut before = 0;
     loop {
         tokio::time::sleep(SHARE_EVERY).await;
-        let by_state = handle.numbers().targets;
+        let by_state = handle.metrics().targets;
         let targets: u64 =
             by_state.iter().filter(|(state, _)| HELD.contains(state)).map(|(_, count)| count).sum();
         if targets != before {

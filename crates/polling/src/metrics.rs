@@ -1,4 +1,4 @@
-//! The counters of a poller.
+//! The metrics of a poller.
 
 use crate::store::ReleaseReason;
 use core::time::Duration;
@@ -70,9 +70,9 @@ impl MoveReason {
     }
 }
 
-/// The counters of a poller.
+/// The metrics of a poller.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Numbers {
+pub struct PollerMetrics {
     /// Targets by state: owned, other, uncertain, draining, unowned.
     pub targets: [(&'static str, u64); 5],
     /// Targets held here whose last polls failed.
@@ -142,9 +142,9 @@ impl Counters {
         *self.targets.lock().unwrap_or_else(PoisonError::into_inner) = targets;
     }
 
-    pub(crate) fn numbers(&self) -> Numbers {
+    pub(crate) fn metrics(&self) -> PollerMetrics {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Numbers {
+        PollerMetrics {
             targets: *self.targets.lock().unwrap_or_else(PoisonError::into_inner),
             failing: count(&self.failing),
             moves: MoveReason::ALL.into_iter().zip(self.moves.iter().map(count)).collect(),
