@@ -41,7 +41,7 @@ pub use guard::{Guard, GuardState, LossReason, ReleaseError, Standing};
 pub use hold::Hold;
 pub use http::Method;
 pub use operation::operation_id;
-pub use registration::{RegistrationEnd, RegistrationKeeper, RegistrationStanding, RegistrationState};
+pub use registration::{RegistrationEnd, RegistrationKeeper, RegistrationStatus, RegistrationState};
 pub use session::SessionKeeper;
 pub use sightings::Sightings;
 pub use slot_session_events::SlotSessionEvents;

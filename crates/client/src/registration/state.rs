@@ -7,24 +7,24 @@ use core::fmt;
 use core::time::Duration;
 use tenure_api::{ErrorCode, Registration, RegistrationRenewed};
 
-/// A registration and its standing.
+/// A registration and its status.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegistrationState {
     /// The registration as last answered; its `draining` is true while an operator drains it.
     pub registration: Registration,
-    /// Its standing.
-    pub standing: RegistrationStanding,
+    /// Its status.
+    pub status: RegistrationStatus,
 }
 
-/// The standing of a registration.
+/// The status of a registration.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum RegistrationStanding {
+pub enum RegistrationStatus {
     /// It is registered.
-    Kept,
+    Registered,
     /// The last heartbeat got no answer; the keeper retries. It may still be registered.
-    Unheard,
+    Unconfirmed,
     /// It expired, and the keeper registers it again.
-    Lapsed,
+    Expired,
     /// It has ended for good.
     Ended(RegistrationEnd),
 }
@@ -34,7 +34,7 @@ pub enum RegistrationStanding {
 pub enum RegistrationEnd {
     /// An operator (`admin_force`) ended it, or a caller unregistered it by its id (`explicit`).
     Removed {
-        /// The daemon's word.
+        /// The reason that the daemon reports.
         reason: String,
     },
     /// Another registrant of the same name took it over while this one sent no heartbeats.
@@ -113,7 +113,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(jitter: Jitter, sent: BootInstant, registration: Registration) -> Self {
-        let state = RegistrationState { registration, standing: RegistrationStanding::Kept };
+        let state = RegistrationState { registration, status: RegistrationStatus::Registered };
         let mut core = Self { jitter, state, due: sent, failures: 0, in_doubt: false };
         core.schedule(sent);
         core
@@ -125,42 +125,42 @@ impl Core {
 
     /// When to speak next; `None` once it is over.
     pub(crate) fn next_deadline(&self) -> Option<BootInstant> {
-        match self.state.standing {
-            RegistrationStanding::Kept | RegistrationStanding::Unheard | RegistrationStanding::Lapsed => {
+        match self.state.status {
+            RegistrationStatus::Registered | RegistrationStatus::Unconfirmed | RegistrationStatus::Expired => {
                 Some(self.due)
             }
-            RegistrationStanding::Ended(_) => None,
+            RegistrationStatus::Ended(_) => None,
         }
     }
 
     /// What to say when the deadline has come. The driver reports what came of it before it asks again.
     pub(crate) fn action(&self) -> Option<Action> {
-        match self.state.standing {
-            RegistrationStanding::Kept | RegistrationStanding::Unheard => {
+        match self.state.status {
+            RegistrationStatus::Registered | RegistrationStatus::Unconfirmed => {
                 // One silent try must leave room for others.
                 Some(Action::Heartbeat { limit: (self.lease() / 5).max(LIMIT_MIN) })
             }
-            RegistrationStanding::Lapsed => Some(Action::Register),
-            RegistrationStanding::Ended(_) => None,
+            RegistrationStatus::Expired => Some(Action::Register),
+            RegistrationStatus::Ended(_) => None,
         }
     }
 
     /// Takes in what was seen at `now`.
     pub(crate) fn observe(&mut self, now: BootInstant, observation: Observation) {
-        if let RegistrationStanding::Ended(_) = self.state.standing {
+        if let RegistrationStatus::Ended(_) = self.state.status {
             return;
         }
         let was_in_doubt = core::mem::take(&mut self.in_doubt);
         match observation {
             Observation::Registered { sent, registration } => {
-                self.state = RegistrationState { registration, standing: RegistrationStanding::Kept };
+                self.state = RegistrationState { registration, status: RegistrationStatus::Registered };
                 self.schedule(sent);
             }
             Observation::Renewed { sent, renewed } => {
                 let RegistrationRenewed { lease, draining, .. } = renewed;
                 self.state.registration.lease = lease;
                 self.state.registration.draining = draining;
-                self.state.standing = RegistrationStanding::Kept;
+                self.state.status = RegistrationStatus::Registered;
                 self.failures = 0;
                 self.schedule(sent);
             }
@@ -188,8 +188,8 @@ impl Core {
     }
 
     fn failed(&mut self, now: BootInstant, retry_after: Option<Duration>) {
-        if self.state.standing == RegistrationStanding::Kept {
-            self.state.standing = RegistrationStanding::Unheard;
+        if self.state.status == RegistrationStatus::Registered {
+            self.state.status = RegistrationStatus::Unconfirmed;
         }
         // Advice is taken only as far as it leaves room for more tries.
         let advised = retry_after.unwrap_or_default().min(self.lease() / 6);
@@ -207,7 +207,7 @@ impl Core {
     fn lapse(&mut self, now: BootInstant) {
         let pause = if self.failures == 0 { Duration::ZERO } else { self.pause() };
         self.failures = self.failures.max(1);
-        self.state.standing = RegistrationStanding::Lapsed;
+        self.state.status = RegistrationStatus::Expired;
         self.due = now.after(pause);
     }
 
@@ -219,7 +219,7 @@ impl Core {
     }
 
     fn end(&mut self, end: RegistrationEnd) {
-        self.state.standing = RegistrationStanding::Ended(end);
+        self.state.status = RegistrationStatus::Ended(end);
     }
 }
 

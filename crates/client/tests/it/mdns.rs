@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::time::Duration;
 use tenure_client::api::{self, ErrorCode, Liveness, Mode, Register, SightingKind};
-use tenure_client::{CallError, Client, RegistrationEnd, RegistrationKeeper, RegistrationStanding};
+use tenure_client::{CallError, Client, RegistrationEnd, RegistrationKeeper, RegistrationStatus};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// As short as a busy machine allows.
@@ -129,7 +129,7 @@ async fn a_registration_is_kept_beyond_its_lease_and_ends_with_its_keeper() {
     let keeper = keep(&client, "App").await;
     let id = keeper.registration().id;
     wait_for_heartbeats(&client, &id, 5).await;
-    assert_eq!(keeper.state().standing, RegistrationStanding::Kept);
+    assert_eq!(keeper.state().status, RegistrationStatus::Registered);
     keeper.unregister().await.expect("unregistered");
     assert!(!is_registered(&client, &id).await);
 }
@@ -152,10 +152,10 @@ async fn a_restarted_daemon_goes_on_with_it() {
     let before = keeper.registration();
     let mut states = keeper.watch();
     daemon.kill();
-    let unheard = states.wait_for(|state| state.standing == RegistrationStanding::Unheard);
+    let unheard = states.wait_for(|state| state.status == RegistrationStatus::Unconfirmed);
     soon("silence", unheard).await.expect("a state");
     daemon.start_again().await;
-    soon("an answer", states.wait_for(|state| state.standing == RegistrationStanding::Kept))
+    soon("an answer", states.wait_for(|state| state.status == RegistrationStatus::Registered))
         .await
         .expect("a state");
     assert_eq!(keeper.registration(), before);
@@ -174,7 +174,7 @@ async fn a_daemon_that_forgot_it_is_told_again() {
     fs::remove_dir_all(data).expect("removed");
     daemon.start_again().await;
     let again = states
-        .wait_for(|state| state.standing == RegistrationStanding::Kept && state.registration.id != before.id);
+        .wait_for(|state| state.status == RegistrationStatus::Registered && state.registration.id != before.id);
     soon("a new registration", again).await.expect("a state");
     let listed = client.registrations().await.expect("a list");
     assert_eq!(listed.len(), 1);
@@ -238,9 +238,9 @@ async fn heartbeats_go_on_after_answers_that_never_came() {
     let id = keeper.registration().id;
     let mut states = keeper.watch();
     proxy.lose_answers(6);
-    let unheard = states.wait_for(|state| state.standing == RegistrationStanding::Unheard);
+    let unheard = states.wait_for(|state| state.status == RegistrationStatus::Unconfirmed);
     soon("silence", unheard).await.expect("a state");
-    soon("an answer", states.wait_for(|state| state.standing == RegistrationStanding::Kept))
+    soon("an answer", states.wait_for(|state| state.status == RegistrationStatus::Registered))
         .await
         .expect("a state");
     wait_for_heartbeats(&client, &id, 2).await;
