@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::time::Duration;
-use tenure_client::{Client, Endpoint, Standing};
+use tenure_client::{Client, Endpoint, GuardStatus};
 use tokio_util::sync::CancellationToken;
 
 /// One term of office.
@@ -36,7 +36,7 @@ pub(crate) async fn stand(
         () = step_down.cancelled() => {}
         () = lost.cancelled() => {}
     }
-    let lost = matches!(guard.state().standing, Standing::Lost(_));
+    let lost = matches!(guard.state().status, GuardStatus::Lost(_));
     let term = Term { leader: name.to_owned(), fence: guard.fence(), lost };
     guard.stopped().await?;
     Ok(term)

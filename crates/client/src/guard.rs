@@ -7,7 +7,7 @@ mod renewer;
 mod state;
 
 pub use life::GuardState;
-pub use state::{LossReason, Standing};
+pub use state::{LossReason, GuardStatus};
 
 pub(crate) use life::Life;
 pub(crate) use parting::{Farewell, Parting, Voice};
@@ -106,7 +106,7 @@ impl Guard {
     /// Whether the holder may act now. Reads the clock, so it is correct even if the background task could not run.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        !matches!(self.state().standing, Standing::Lost(_))
+        !matches!(self.state().status, GuardStatus::Lost(_))
     }
 
     /// The current state.
@@ -131,9 +131,9 @@ impl Guard {
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         let state = self.state();
-        match state.standing {
-            Standing::Lost(_) => Some(Duration::ZERO),
-            Standing::Held | Standing::AtRisk => {
+        match state.status {
+            GuardStatus::Lost(_) => Some(Duration::ZERO),
+            GuardStatus::Held | GuardStatus::AtRisk => {
                 state.valid_until.map(|until| until.since(BootInstant::now()))
             }
         }
@@ -162,11 +162,11 @@ impl Guard {
     /// # Errors
     /// If the lease had been lost before, or the daemon cannot be reached.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
-        let before = self.state().standing;
+        let before = self.state().status;
         self.part().await?;
         match before {
-            Standing::Held | Standing::AtRisk => Ok(()),
-            Standing::Lost(reason) => Err(ReleaseError::Lost(reason)),
+            GuardStatus::Held | GuardStatus::AtRisk => Ok(()),
+            GuardStatus::Lost(reason) => Err(ReleaseError::Lost(reason)),
         }
     }
 
@@ -228,7 +228,7 @@ impl Guard {
     /// What is to be said at the end, after everything that renews is told to stop.
     fn begin_parting(&mut self) -> Option<(Parting, Farewell)> {
         let parting = self.parting.take()?;
-        let farewell = Farewell::after(&self.state().standing);
+        let farewell = Farewell::after(&self.state().status);
         self.life.lose(LossReason::Released);
         self.life.settle(None);
         match &self.keeping {

@@ -37,7 +37,7 @@ pub use endpoint::{Authority, Endpoint, EndpointError, Endpoints};
 pub use error::{CallError, Cause};
 pub use events::Events;
 pub use failover::Failover;
-pub use guard::{Guard, GuardState, LossReason, ReleaseError, Standing};
+pub use guard::{Guard, GuardState, LossReason, ReleaseError, GuardStatus};
 pub use hold::Hold;
 pub use http::Method;
 pub use operation::operation_id;

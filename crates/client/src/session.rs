@@ -7,7 +7,7 @@ use crate::backoff::Jitter;
 use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::error::CallError;
-use crate::guard::{Core, GuardState, Life, LossReason, Observation, Promised, Standing, drive, failed};
+use crate::guard::{Core, GuardState, Life, LossReason, Observation, Promised, GuardStatus, drive, failed};
 use crate::hold::{Hold, MARGIN};
 use crate::insist::{Way, insist};
 use core::fmt;
@@ -38,7 +38,7 @@ pub(crate) struct Keeper {
     client: Client,
     session: String,
     holder: String,
-    /// The session's own standing; its epoch and fence mean nothing.
+    /// The session's own status; its epoch and fence mean nothing.
     life: Life,
     roll: Mutex<Roll>,
 }
@@ -72,7 +72,7 @@ impl Client {
         let promised = Promised { sent, valid_ms, draining: false, epoch: 0, lsn: session.lsn };
         let core = Core::new(self.terms(margin), Jitter::from_system(), &promised);
         let state = GuardState {
-            standing: Standing::Held,
+            status: GuardStatus::Held,
             draining: false,
             epoch: 0,
             fence: 0,

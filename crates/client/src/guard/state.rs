@@ -8,7 +8,7 @@ use core::time::Duration;
 
 /// Whether a holder may act.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum GuardStatus {
     /// The holder may act.
     Held,
     /// The holder may still act, but a renewal failed or is overdue.
@@ -100,7 +100,7 @@ pub(crate) struct Core {
     jitter: Jitter,
     epoch: u64,
     newest_lsn: u64,
-    standing: Standing,
+    status: GuardStatus,
     draining: bool,
     promise: Promise,
     attempt: Attempt,
@@ -153,7 +153,7 @@ impl Core {
             jitter,
             epoch: promised.epoch,
             newest_lsn: promised.lsn,
-            standing: Standing::Held,
+            status: GuardStatus::Held,
             draining: promised.draining,
             promise,
             attempt: Attempt::InFlight,
@@ -163,8 +163,8 @@ impl Core {
         core
     }
 
-    pub(crate) fn standing(&self) -> &Standing {
-        &self.standing
+    pub(crate) fn status(&self) -> &GuardStatus {
+        &self.status
     }
 
     pub(crate) fn draining(&self) -> bool {
@@ -178,12 +178,12 @@ impl Core {
 
     /// When to look again, whatever happens; `None` once it is lost.
     pub(crate) fn next_deadline(&self) -> Option<BootInstant> {
-        let soonest = match (&self.standing, self.attempt) {
-            (Standing::Lost(_), _) => return None,
-            (Standing::Held, Attempt::Due(at)) => at.min(self.promise.half_used),
-            (Standing::Held, Attempt::InFlight) => self.promise.half_used,
-            (Standing::AtRisk, Attempt::Due(at)) => at,
-            (Standing::AtRisk, Attempt::InFlight) => self.promise.until,
+        let soonest = match (&self.status, self.attempt) {
+            (GuardStatus::Lost(_), _) => return None,
+            (GuardStatus::Held, Attempt::Due(at)) => at.min(self.promise.half_used),
+            (GuardStatus::Held, Attempt::InFlight) => self.promise.half_used,
+            (GuardStatus::AtRisk, Attempt::Due(at)) => at,
+            (GuardStatus::AtRisk, Attempt::InFlight) => self.promise.until,
         };
         Some(soonest.min(self.promise.until))
     }
@@ -191,7 +191,7 @@ impl Core {
     /// Takes in what was seen at `now`. Time is looked at first: an answer that arrives after the end of
     /// validity finds the lease lost.
     pub(crate) fn observe(&mut self, now: BootInstant, observation: Observation) -> Option<Action> {
-        if let Standing::Lost(_) = self.standing {
+        if let GuardStatus::Lost(_) = self.status {
             return None;
         }
         if now >= self.promise.until {
@@ -212,7 +212,7 @@ impl Core {
             Observation::Gone(reason) => return Some(self.lose(reason)),
         }
         if now >= self.promise.half_used {
-            self.standing = Standing::AtRisk;
+            self.status = GuardStatus::AtRisk;
         }
         match self.attempt {
             Attempt::Due(at) if now >= at => {
@@ -235,7 +235,7 @@ impl Core {
         self.newest_lsn = promised.lsn;
         self.draining = promised.draining;
         self.failures = 0;
-        self.standing = Standing::Held;
+        self.status = GuardStatus::Held;
         self.schedule(promised.sent, promise.valid);
     }
 
@@ -245,7 +245,7 @@ impl Core {
     }
 
     fn failed(&mut self, now: BootInstant, retry_after: Option<Duration>) {
-        self.standing = Standing::AtRisk;
+        self.status = GuardStatus::AtRisk;
         let longest = (self.promise.valid / 10).clamp(RETRY_FIRST, RETRY_LONGEST);
         let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(longest);
         self.failures = self.failures.saturating_add(1);
@@ -265,7 +265,7 @@ impl Core {
     }
 
     fn lose(&mut self, reason: LossReason) -> Action {
-        self.standing = Standing::Lost(reason.clone());
+        self.status = GuardStatus::Lost(reason.clone());
         Action::Lose(reason)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
-use tenure_client::{CallError, Client, Endpoint, Method, Standing, api};
+use tenure_client::{CallError, Client, Endpoint, Method, GuardStatus, api};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
@@ -329,7 +329,7 @@ async fn a_guard_is_renewed_past_an_endpoint_that_falls_silent() {
         guard.state().valid_until.is_some_and(|until| until > promised)
     })
     .await;
-    assert_eq!(guard.state().standing, Standing::Held);
+    assert_eq!(guard.state().status, GuardStatus::Held);
     assert!(other.came() > 0);
     one.be(Manners::Open);
     guard.release().await.expect("released");
@@ -365,7 +365,7 @@ async fn a_session_is_renewed_past_a_dead_endpoint() {
         session.state().valid_until.is_some_and(|until| until > promised)
     })
     .await;
-    assert_eq!(session.state().standing, Standing::Held);
+    assert_eq!(session.state().status, GuardStatus::Held);
     session.close().await.expect("closed");
 }
 
