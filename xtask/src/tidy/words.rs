@@ -14,6 +14,7 @@ use prose::{Block, Readers, Token};
 /// Sources whose public doc comments are documentation: of libraries, and of the fields in the OpenAPI document.
 const LIBRARIES: &[&str] = &[
     "crates/api/src/",
+    "crates/assignment/src/",
     "crates/client/src/",
     "crates/polling/src/",
     "crates/server/src/routes.rs",
