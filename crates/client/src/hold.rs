@@ -25,7 +25,7 @@ pub(crate) const MARGIN: Duration = Duration::from_millis(50);
 const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request for a lease; [`Hold::acquire`] sends it.
-#[must_use = "nothing is asked for before `acquire`"]
+#[must_use = "a hold does nothing until `acquire` is called"]
 pub struct Hold {
     origin: Origin,
     request: Acquire,
@@ -269,7 +269,7 @@ impl Hold {
     async fn acquire_under(self, keeper: Arc<Keeper>) -> Result<Guard, CallError> {
         self.refuse_terms("the session")?;
         if self.request.grace_ms.is_some() {
-            return Err(CallError::Unsendable("the grace is that of the session".to_owned()));
+            return Err(CallError::Unsendable("the session has its own grace".to_owned()));
         }
         let deadline = BootInstant::now().after(self.wait.saturating_add(self.retry_timeout));
         let wait_until = BootInstant::now().after(self.wait);
@@ -283,7 +283,7 @@ impl Hold {
     fn refuse_terms(&self, keeper: &str) -> Result<(), CallError> {
         match self.request.ttl_ms {
             None => Ok(()),
-            Some(_) => Err(CallError::Unsendable(format!("no ttl: the lease is kept by {keeper}"))),
+            Some(_) => Err(CallError::Unsendable(format!("{keeper} has its own ttl"))),
         }
     }
 }

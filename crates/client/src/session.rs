@@ -281,7 +281,7 @@ impl Keeper {
                 None => return Ok(()),
             }
         }
-        Err(unexpected("a list of leases without end"))
+        Err(unexpected("the list of leases does not end"))
     }
 
     async fn close(&self) -> Result<(), CallError> {

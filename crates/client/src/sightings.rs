@@ -75,7 +75,7 @@ impl<T: DeserializeOwned> Sightings<T> {
             match self.stream.next().await? {
                 None => return Ok(None),
                 Some(piece) => {
-                    self.parser.push(&piece).map_err(|TooLarge| unexpected("a message without end"))?;
+                    self.parser.push(&piece).map_err(|TooLarge| unexpected("a message that is larger than the limit"))?;
                 }
             }
         }
@@ -96,7 +96,7 @@ fn understand<T: DeserializeOwned>(message: &Message) -> Result<T, CallError> {
 }
 
 fn unexpected(fault: impl fmt::Display) -> CallError {
-    let message = format!("in the stream of sightings: {fault}");
+    let message = format!("in the stream of discovery events: {fault}");
     CallError::Unexpected { status: 200, message, definite: true, lost: false }
 }
 

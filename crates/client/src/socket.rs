@@ -78,7 +78,7 @@ impl Connection {
         let unreachable = |source: Cause| CallError::Unreachable { endpoint: endpoint.clone(), source };
         let stream = match tokio::time::timeout(CONNECT_TIMEOUT, UnixStream::connect(path.as_ref())).await {
             Ok(stream) => stream.map_err(|error| unreachable(error.into()))?,
-            Err(_) => return Err(unreachable("no connection in time".into())),
+            Err(_) => return Err(unreachable("the connection was not opened in time".into())),
         };
         let (read_half, write_half) = stream.into_split();
         let (lines, to_write) = mpsc::channel(LINES_MAX);
@@ -286,7 +286,7 @@ async fn read(shared: Arc<Shared>, half: OwnedReadHalf) {
         let available = tokio::select! {
             () = shared.closed.cancelled() => return,
             available = half.fill_buf() => match available {
-                Ok([]) => return shared.close("the daemon closed it"),
+                Ok([]) => return shared.close("the daemon closed the connection"),
                 Ok(available) => available,
                 Err(error) => return shared.close(&error.to_string()),
             },
@@ -298,7 +298,7 @@ async fn read(shared: Arc<Shared>, half: OwnedReadHalf) {
         line.extend_from_slice(&available[..taken]);
         half.consume(taken);
         if line.len() > LINE_BYTES_MAX {
-            return shared.close("a line without end");
+            return shared.close("the daemon sent a line that is longer than the limit");
         }
         if is_whole {
             shared.take_in(&line);

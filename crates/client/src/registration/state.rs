@@ -236,7 +236,7 @@ impl fmt::Display for RegistrationEnd {
             }
             Self::Removed { reason } => write!(f, "another caller ended the registration ({reason})"),
             Self::TakenOver { .. } => {
-                f.write_str("another registrant of the same name took the registration over")
+                f.write_str("another registrant of the same name took over the registration")
             }
             Self::Rejected { code, message } => {
                 write!(f, "the registration ended and cannot be registered again: {message} ({code})")
