@@ -50,7 +50,7 @@ pub enum AppendError {
     #[error("the log is closed")]
     Closed,
     /// The log holds what this writer did not write.
-    #[error("the log is not what this writer left: {why}")]
+    #[error("the log is not what this leader wrote: {why}")]
     Foreign {
         /// What is wrong.
         why: String,
