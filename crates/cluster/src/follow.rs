@@ -110,7 +110,7 @@ pub enum FollowError {
     #[error("{0}; it was restored from a backup")]
     Forgot(#[from] Forgot),
     /// Another node has found that the store has forgotten something, and marked it.
-    #[error("the store has lost changes that node {by} has seen: {what}")]
+    #[error("the store lacks changes that {by} has: {what}")]
     Marked {
         /// Which.
         by: String,

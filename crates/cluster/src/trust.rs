@@ -88,7 +88,7 @@ pub struct Told {
 
 /// The store has forgotten something that was there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the store knows less than {who}: {what}")]
+#[error("the store lacks changes that {who} has: {what}")]
 pub struct Forgot {
     /// Whose memory tells.
     pub who: String,
