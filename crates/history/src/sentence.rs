@@ -267,7 +267,7 @@ fn revoked_sentence(revoked: &Revoked, when: When) -> String {
 /// The reason, with how long what was seen had lasted.
 fn because(reason: Reason, evidence: Evidence, when: When) -> String {
     let cause = match reason {
-        Reason::Explicit => "its holder asked for it",
+        Reason::Explicit => "its holder requested it",
         Reason::SessionExpired => "its session was silent for longer than its grace",
         Reason::HeartbeatExpired => match evidence {
             Evidence::Silence { last_seen, .. } if when.is_unheard(last_seen) => {
@@ -352,7 +352,7 @@ fn session_words(session: SessionId) -> String {
 
 fn session_end(reason: Reason) -> &'static str {
     match reason {
-        Reason::Explicit => "its holder asked for it",
+        Reason::Explicit => "its holder requested it",
         Reason::SessionExpired => "it was silent for longer than its grace",
         Reason::HeartbeatExpired => "its heartbeats stopped",
         Reason::ReservationExpired => "it was not used in time",

@@ -150,7 +150,7 @@ fn every_change_has_a_sentence() {
         session_opened: session cli:0000002a opened by host: lasts while its connection is open, grace 5 s
         session_opened: session cli:0000002a opened by host: lasts while its standard input is open, grace 5 s
         session_opened: session cli:0000002a opened by host: ttl 90 s (renew every 30 s), grace 5 s
-        session_closed: standard input cli:0000002a ended: its holder asked for it (explicit); its leases end with it
+        session_closed: standard input cli:0000002a ended: its holder requested it (explicit); its leases end with it
         session_closed: standard input cli:0000002a ended: it was silent for longer than its grace (session_expired); its leases end with it
         session_closed: standard input cli:0000002a ended: its heartbeats stopped (heartbeat_expired); its leases end with it
         session_closed: standard input cli:0000002a ended: it was not used in time (reservation_expired); its leases end with it
