@@ -325,29 +325,29 @@ impl<S: Store, T: TargetSource> PollerBuilder<S, T> {
             None => Instance::generate(),
         };
         if self.ttl < TTL_MIN || self.ttl > Duration::from_secs(86_400) {
-            return setting("the ttl has to be between 1 s and 24 h");
+            return setting("the ttl must be between 1 s and 24 h");
         }
         if self.weight == 0 || self.weight > 1_000_000 {
-            return setting("the weight has to be between 1 and 1000000");
+            return setting("the weight must be between 1 and 1000000");
         }
         if self.every.is_zero() || !(0.0..=1.0).contains(&self.jitter) {
-            return setting("the time between polls has to be above 0, the jitter between 0 and 1");
+            return setting("the time between polls must be above 0, the jitter between 0 and 1");
         }
         if self.concurrency == 0 || self.max_moves == Some(0) {
-            return setting("concurrency and moves per second have to be above 0");
+            return setting("concurrency and moves per second must be above 0");
         }
         if self.reconnect_window > WINDOW_MAX {
             return setting("a reconnect window lasts at most 24 h");
         }
         if !self.reconnect_window.is_zero() && self.name.is_none() {
-            return setting("a reconnect window needs a name to come back with");
+            return setting("a reconnect window requires a fixed name");
         }
         if self.hash == Hash::Fnv1a && self.weight != 1 {
-            return setting("fnv1a knows no weights");
+            return setting("fnv1a does not support weights");
         }
         let timeout = self.timeout.unwrap_or_else(|| self.every.mul_f64(0.8));
         if timeout.is_zero() {
-            return setting("a poll needs some time");
+            return setting("the timeout of a poll must be above 0");
         }
         let renewals = self.ttl / 3;
         let membership = Membership {

@@ -188,7 +188,7 @@ fn every_reason_and_every_evidence_has_a_sentence() {
     say(&mut out, &Change::Revoked(by_hand.clone()));
     say(&mut out, &Change::Revoked(Revoked { actor: Actor::Holder, ..by_hand }));
     expect![[r#"
-        revoked: revoked: its holder asked for it (explicit)
+        revoked: revoked: its holder requested it (explicit)
         revoked: revoked: its session was silent for longer than its grace (session_expired)
         revoked: revoked: its heartbeats stopped (heartbeat_expired)
         revoked: revoked: it was not activated in time (reservation_expired)

@@ -516,7 +516,7 @@ impl<S: Store> Control<S> {
                 );
             }
             Outcome::Declined(reason) => {
-                tracing::debug!(target = %target, reason, "the other poller did not take the target");
+                tracing::debug!(target = %target, reason, "the other poller declined the target");
                 self.successors.remove(target);
                 let mut holdings = self.shared.holdings();
                 holdings.doubt_letting_go(target, false);

@@ -289,7 +289,7 @@ impl RedisStore {
         let answered = BootInstant::now();
         let lists: Vec<Vec<String>> = self.link.read(answer)?;
         let answer = Answer::read(&lists).ok_or_else(|| {
-            StoreError::Rejected(format!("redis at {}: the group's keys are not ours", self.link.name()))
+            StoreError::Rejected(format!("redis at {}: the keys of the group were not written by Tenure", self.link.name()))
         })?;
         Ok((answer, Asked { sent, answered }))
     }
@@ -405,7 +405,7 @@ impl Store for RedisStore {
             let alive = known.as_ref().and_then(|known| rivals.iter().find(|rival| is_alive(known, rival)));
             if let Some(alive) = alive {
                 let told = format!(
-                    "a poller named {:?} lives: {} renewed its membership",
+                    "another run of poller {:?} is alive: {} renewed its membership",
                     membership.instance.name(),
                     alive.instance
                 );
@@ -436,7 +436,7 @@ impl Store for RedisStore {
             let lease = leases.get(lost[0].parse::<usize>().ok()?.checked_sub(1)?)?;
             let reason = match lost[1].as_str() {
                 "" => "it had expired".to_owned(),
-                holder if holder == member.instance.as_str() => "it was taken again".to_owned(),
+                holder if holder == member.instance.as_str() => "a later grant replaced it".to_owned(),
                 holder => format!("{holder} has it"),
             };
             Some(Loss { target: lease.target.clone(), fence: lease.fence, reason })
@@ -537,7 +537,7 @@ impl Store for RedisStore {
                     outcomes.push(match successor.takes_handovers {
                         true => given(answers.next().unwrap_or_default()),
                         false => {
-                            Outcome::Declined(format!("{} takes nothing handed over", successor.instance))
+                            Outcome::Declined(format!("{} does not accept handovers", successor.instance))
                         }
                     });
                 }
@@ -582,8 +582,8 @@ fn taken(target: &TargetName, answer: &[String], valid_until: BootInstant) -> Ou
             }
             Err(_) => Outcome::InvalidTarget(format!("its fence is {fence:?}, which is not a number")),
         },
-        [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} has it")),
-        _ => Outcome::InvalidTarget("its fence cannot rise any more".to_owned()),
+        [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} holds it")),
+        _ => Outcome::InvalidTarget("its fencing token has reached the highest value".to_owned()),
     }
 }
 
@@ -591,18 +591,18 @@ fn given(answer: &[String]) -> Outcome<()> {
     match answer {
         [word, _] if word == "1" => Outcome::Done(()),
         [word, holder] if word == "0" && holder.is_empty() => Outcome::Rejected("it had expired".to_owned()),
-        [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} has it, or it was taken again")),
+        [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} holds it, or a later grant replaced it")),
         [word, successor] if word == "?" => {
             Outcome::Declined(format!("{successor} is not a member any more"))
         }
-        _ => Outcome::Declined("its fence cannot rise any more".to_owned()),
+        _ => Outcome::Declined("its fencing token has reached the highest value".to_owned()),
     }
 }
 
 /// Why nothing can be a target by that name; `None` if something can.
 fn cannot_be(target: &str) -> Option<String> {
     match target.len() {
-        0 => Some("a target has a name".to_owned()),
+        0 => Some("the name of the target is empty".to_owned()),
         1..=TARGET_BYTES_MAX => None,
         _ => Some(format!("the name of a target has at most {TARGET_BYTES_MAX} bytes")),
     }

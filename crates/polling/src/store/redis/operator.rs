@@ -40,7 +40,7 @@ impl RedisStore {
                     let found = self.living(poller).await?;
                     if found.status == PollerStatus::Cordoned {
                         let told =
-                            format!("{poller:?} is cordoned: it takes no targets until that is taken back");
+                            format!("{poller:?} is cordoned: it takes no targets until it is uncordoned");
                         return Err(StoreError::Rejected(told));
                     }
                     found.instance.name().to_owned()
@@ -76,7 +76,7 @@ impl RedisStore {
         members.iter().find(is_meant).cloned().ok_or_else(|| {
             let names: Vec<&str> = members.iter().map(|member| member.instance.name()).collect();
             let living = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
-            StoreError::Rejected(format!("there is no poller {poller:?}; in this group lives {living}"))
+            StoreError::Rejected(format!("there is no poller {poller:?}; live pollers of the group: {living}"))
         })
     }
 

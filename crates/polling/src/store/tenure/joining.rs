@@ -104,7 +104,7 @@ impl TenureStore {
             Ok(lease) => Ok(lease),
             Err(error) if matches!(error.code(), Some(ErrorCode::WaitTimeout | ErrorCode::ResourceHeld)) => {
                 Err(StoreError::NameTaken(format!(
-                    "a poller named {name:?} lives in group {:?}: {holder} renewed its lease",
+                    "another run of poller {name:?} is alive in group {:?}: {holder} renewed its lease",
                     self.group
                 )))
             }
