@@ -437,7 +437,7 @@ impl Store for RedisStore {
             let reason = match lost[1].as_str() {
                 "" => "it had expired".to_owned(),
                 holder if holder == member.instance.as_str() => "a later grant replaced it".to_owned(),
-                holder => format!("{holder} has it"),
+                holder => format!("{holder} holds it"),
             };
             Some(Loss { target: lease.target.clone(), fence: lease.fence, reason })
         };

@@ -75,7 +75,7 @@ impl RedisStore {
             |member: &&SeenMember| member.instance.as_str() == poller || member.instance.name() == poller;
         members.iter().find(is_meant).cloned().ok_or_else(|| {
             let names: Vec<&str> = members.iter().map(|member| member.instance.name()).collect();
-            let living = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+            let living = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             StoreError::Rejected(format!("there is no poller {poller:?}; live pollers of the group: {living}"))
         })
     }
