@@ -127,8 +127,8 @@ fn answer<T>(request: &Request<T>, page: &(dyn Fn() -> String + Send + Sync)) ->
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     let (status, text) = match (is_read, request.uri().path()) {
         (true, "/metrics") => (StatusCode::OK, page()),
-        (true, _) => (StatusCode::NOT_FOUND, "there is only /metrics\n".to_owned()),
-        (false, _) => (StatusCode::METHOD_NOT_ALLOWED, "it can only be read\n".to_owned()),
+        (true, _) => (StatusCode::NOT_FOUND, "not found: the only path is /metrics\n".to_owned()),
+        (false, _) => (StatusCode::METHOD_NOT_ALLOWED, "method not allowed: use GET\n".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;

@@ -156,7 +156,7 @@ impl Parts {
             return Err(DaemonError::Stopped(why));
         }
         // A try that put it aside may have come no further.
-        let why = booted.put_aside.as_deref().unwrap_or("the former one was put aside before");
+        let why = booted.put_aside.as_deref().unwrap_or("the former local log was moved aside before");
         tracing::warn!(why, "rebuilding the local log");
         let mirror: SharedMirror = Arc::new(Mutex::new(booted.mirror));
         self.shared.copies_into(Some(Arc::clone(&mirror)));
