@@ -189,12 +189,12 @@ async fn give_back(holding: &Holding, ending: &Ending, printer: &mut Printer) {
             return holding.release_lost("not renewed in time, the command was ended").await;
         }
         Ending::Over(Over::Code(code)) => format!("the command ended with {code}"),
-        Ending::Over(Over::Signal(number)) => format!("the command died of {}", SignalNumber(*number)),
+        Ending::Over(Over::Signal(number)) => format!("the command was killed by {}", SignalNumber(*number)),
         Ending::NotStarted { .. } => "the command could not be started".to_owned(),
         Ending::GuardianDied => "the guardian was killed, and the command with it".to_owned(),
     };
     if let Some(message) = holding.release(&reason).await {
-        printer.talk(format_args!("note: cannot release the lease, it ends with its ttl: {message}"));
+        printer.talk(format_args!("note: cannot release the lease; it ends after its ttl: {message}"));
     }
 }
 

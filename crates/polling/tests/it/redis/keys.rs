@@ -116,7 +116,7 @@ async fn older_programs_and_ours_keep_out_of_each_others_leases() {
 
     assert_eq!(server.cli(&["SET", "poll:lease:theirs", "old-1-2", "NX", "PX", "30000"]), "OK");
     let outcome = poller.try_acquire("theirs").await.expect("an answer");
-    assert_eq!(outcome, Outcome::Rejected("old-1-2 has it".to_owned()));
+    assert_eq!(outcome, Outcome::Rejected("old-1-2 holds it".to_owned()));
     let mut forged = lease.clone();
     forged.target = "theirs".into();
     let renewal = poller.store.renew(&[lease, forged.clone()]).await.expect("renewed");

@@ -647,8 +647,8 @@ impl Node for NodeShared {
         if let Some((since_ms, why)) = self.now().store.silence() {
             let silent_ms = read_clocks().boot_ms.saturating_sub(since_ms);
             let message = format!(
-                "etcd has not answered this node for {}: nothing is granted, renewed or ended, and reads with \
-                 consistency=stale go on ({why})",
+                "etcd has not answered this node for {}: nothing is granted, renewed or ended; reads with \
+                 consistency=stale are still answered ({why})",
                 duration(silent_ms)
             );
             return Err(Error::new(ErrorCode::StoreSilent, message));
