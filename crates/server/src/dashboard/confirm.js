@@ -48,7 +48,7 @@ export const ACTIONS = {
     tone: "danger",
     refused: (lease) => (lease.standing === "revoking" ? "the lease is being revoked" : null),
     effect: () =>
-      "The holder may not renew the lease any more. Its resources are free when the time the holder was promised is " +
+      "The holder may not renew the lease any more. Its resources are free when the validity of its holder " +
       "over, or when the holder acknowledges.",
   },
   reclaim: {
@@ -57,7 +57,7 @@ export const ACTIONS = {
     tone: "danger",
     refused: (lease) => (lease.standing === "revoking" ? null : "the lease is not being revoked"),
     effect: () =>
-      "Its resources become free. Before the finalizer, the promised time and the delay are over, only by force.",
+      "Its resources become free. This requires force until the finalizer, the validity of the holder and the reclaim delay are over.",
   },
 };
 
@@ -155,7 +155,7 @@ export async function confirmAction(name, id, app) {
             more > 0 && h("li", { class: "quiet" }, `and ${count(more)} more`),
           ),
         ),
-        fact("Standing", words(lease?.standing ?? view.state)),
+        fact("Status", words(lease?.standing ?? view.state)),
         fact(
           "Waiting for it",
           waiters.length === 0

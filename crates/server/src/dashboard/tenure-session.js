@@ -319,7 +319,7 @@ export class TenureSession {
     const { base, token, idempotency_key, patience, signal, ...intent } = options;
     for (const name of Object.keys(intent)) {
       if (!INTENT.includes(name)) {
-        throw new TypeError(`TenureSession.start does not know the option ${name}`);
+        throw new TypeError(`TenureSession.start has no option ${name}`);
       }
     }
     const line = new Line({ base, token });
@@ -773,7 +773,7 @@ export class TenureSession {
   #listenersOf(word) {
     const listeners = this.#listeners.get(word);
     if (!listeners) {
-      throw new TypeError(`a session tells ${WORDS.join(", ")}, and nothing of ${word}`);
+      throw new TypeError(`a session has no event ${word}: use ${WORDS.join(", ")}`);
     }
     return listeners;
   }
@@ -867,7 +867,7 @@ function parsed(text) {
     // Said below.
   }
   // Captive portals answer everything with 200 and a page of theirs.
-  throw new TenureError("bad_answer", "what answered is not the daemon", { status: 200 });
+  throw new TenureError("bad_answer", "the answer is not from a Tenure daemon", { status: 200 });
 }
 
 /** @param {Response} answer @param {string} text @returns {never} */
