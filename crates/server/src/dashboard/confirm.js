@@ -49,7 +49,7 @@ export const ACTIONS = {
     refused: (lease) => (lease.standing === "revoking" ? "the lease is being revoked" : null),
     effect: () =>
       "The holder may not renew the lease any more. Its resources are free when the validity of its holder " +
-      "over, or when the holder acknowledges.",
+      "ends, or when the holder acknowledges.",
   },
   reclaim: {
     verb: "Reclaim",
@@ -57,7 +57,8 @@ export const ACTIONS = {
     tone: "danger",
     refused: (lease) => (lease.standing === "revoking" ? null : "the lease is not being revoked"),
     effect: () =>
-      "Its resources become free. This requires force until the finalizer, the validity of the holder and the reclaim delay are over.",
+      "Its resources become free. This requires force until the finalizer, the validity of the holder and the " +
+      "reclaim delay are over.",
   },
 };
 

@@ -146,7 +146,7 @@ impl Polls {
                 (Outcome::Failed, Some(format!("exit code {code}")))
             }
             Finished::Over { over: Over::Signal(signal), ended: None } => {
-                (Outcome::Failed, Some(format!("died of {}", SignalNumber(*signal))))
+                (Outcome::Failed, Some(format!("killed by {}", SignalNumber(*signal))))
             }
             Finished::NotStarted { message, .. } => (Outcome::NotStarted, Some(message.clone())),
             Finished::GuardianDied => {
