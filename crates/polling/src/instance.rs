@@ -1,5 +1,4 @@
-//! The identity of a poller: its name, which the assignment uses, and its instance, which holds leases. The suffix
-//! after
+//! The identity of a poller: its name, which the assignment uses, and its instance, which holds leases. The suffix after
 //! `~` distinguishes two runs under one name.
 
 use core::fmt;

@@ -61,7 +61,7 @@ impl Options {
     }
 }
 
-/// An error that ended a poller or kept it from starting.
+/// An error that ended a poller or prevented its start.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PollerError {
     /// Another run with the same name is alive.
@@ -169,8 +169,8 @@ pub fn cancel_lead(ttl: Duration) -> Duration {
     (ttl / 20).min(Duration::from_secs(1))
 }
 
-/// How long the store may be silent, at least, before a poller with this ttl stops polling: a renewal may have been due when
-/// it fell silent.
+/// For how long a poller with this ttl certainly continues to poll while its store does not answer. The worst case: a
+/// renewal was due when the store fell silent.
 #[must_use]
 pub fn max_silence(ttl: Duration) -> Duration {
     // The slack for clock rates, and more: the store alone computes it.
@@ -289,7 +289,7 @@ impl<S: Store, T> PollerBuilder<S, T> {
         self
     }
 
-    /// Sets how often to read the group where the store does not push changes [default: 10 s].
+    /// Sets how often to read the group if the store does not push changes [default: 10 s].
     #[must_use]
     pub fn discovery(mut self, interval: Duration) -> Self {
         self.discovery = interval;
@@ -399,7 +399,7 @@ impl<S: Store, T: TargetSource> Poller<S, T> {
     /// Polls until [`PollerHandle::stop`] is called and all targets are handed over. Calls `program` for each poll of a
     /// held target, never for two polls of one target at once.
     ///
-    /// If the future is dropped, polling stops at once without a hand-over: the targets are free when the ttl is over.
+    /// If the future is dropped, polling stops at once without a handover: the targets are free when the ttl is over.
     ///
     /// # Errors
     /// If the poller cannot start or continue; see [`PollerError`].

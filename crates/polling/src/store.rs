@@ -106,9 +106,9 @@ pub struct SeenMember {
     pub status: PollerStatus,
     /// It has not lived for a ttl yet: few targets move to it while other members have.
     pub is_new: bool,
-    /// The address of hand-overs: a session's id, or empty if the instance is enough.
+    /// The address of handovers: a session's id, or empty if the instance is enough.
     pub address: String,
-    /// Whether it accepts hand-overs. Older programs do not: their targets are released instead.
+    /// Whether it accepts handovers. Older programs do not: their targets are released instead.
     pub takes_handovers: bool,
 }
 
@@ -191,14 +191,14 @@ pub struct Wanted {
     pub reserved: Option<SeenOwner>,
 }
 
-/// The result of an acquire or a hand-over.
+/// The result of an acquire or a handover.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome<T> {
     /// Done.
     Done(T),
     /// Another poller holds it, or the lease is lost.
     Rejected(String),
-    /// The successor does not accept the hand-over: the lease stays.
+    /// The successor does not accept the handover: the lease stays.
     Declined(String),
     /// The outcome is unknown: do not act on the lease until the same call has returned another outcome.
     Unknown(String),

@@ -554,7 +554,7 @@ impl Store for RedisStore {
             inner.status = status;
             inner.proven_at.is_some_and(|proven_at| BootInstant::now() < proven_at)
         };
-        // One that leaves hands over next, and says that: if everybody looked now, the hand-over would be seen later.
+        // One that leaves hands over next, and says that: if everybody looked now, the handover would be seen later.
         let how = if status == PollerStatus::Leaving { "quietly" } else { "" };
         let arguments = vec![about(&member, &member.instance, status, is_new), how.to_owned()];
         let call = Call { instance: &member.instance, ttl: member.ttl, targets: &[], arguments };

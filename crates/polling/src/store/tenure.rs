@@ -213,7 +213,7 @@ impl TenureStore {
         Ok(leases.iter().filter_map(loss).collect())
     }
 
-    /// What a grant or a hand-over to ourselves gives, unless its loss was told already.
+    /// What a grant or a handover to ourselves gives, unless its loss was told already.
     fn held_target(&self, target: &TargetName, lease: &Lease) -> Option<HeldTarget> {
         let inner = self.inner();
         let member = inner.member.as_ref()?;

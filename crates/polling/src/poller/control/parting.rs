@@ -13,7 +13,7 @@ use tenure_client::clock::{BootInstant, wait_until};
 const PARTING_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether something more can be handed over.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// So long polls that run are waited for before the first hand-over: what goes in one lot is noticed by one look.
+/// So long polls that run are waited for before the first handover: what goes in one lot is noticed by one look.
 const FIRST_LOT: Duration = Duration::from_millis(50);
 
 impl<S: Store> Control<S> {
