@@ -78,7 +78,7 @@ impl Guard {
         &self.lease
     }
 
-    /// Its id.
+    /// The lease's id.
     #[must_use]
     pub fn lease_id(&self) -> &str {
         &self.lease.lease_id

@@ -12,20 +12,20 @@ pub const UNOWNED_BUCKETS_MS: [u64; 11] =
 /// How a poll ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RunOutcome {
-    /// It returned.
+    /// The poll returned.
     Ok,
-    /// It returned an error.
+    /// The poll returned an error.
     Failed,
-    /// It exceeded its timeout.
+    /// The poll exceeded its timeout.
     TimedOut,
-    /// It was cancelled because the lease ended or the target moved to another poller.
+    /// The poll was cancelled because the lease ended or the target moved to another poller.
     Cancelled,
-    /// It panicked.
+    /// The poll panicked.
     Panicked,
 }
 
 impl RunOutcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 5] = [Self::Ok, Self::Failed, Self::TimedOut, Self::Cancelled, Self::Panicked];
 
     /// The label value in metrics.
@@ -44,14 +44,14 @@ impl RunOutcome {
 /// Why a target moved, as seen by this poller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MoveReason {
-    /// This poller released it or handed it over.
+    /// This poller released or handed over the target.
     Released(ReleaseReason),
-    /// Its poller's ttl was over.
+    /// The ttl of the target's poller was over.
     TtlExpiry,
 }
 
 impl MoveReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 5] = [
         Self::Released(ReleaseReason::Voluntary),
         Self::Released(ReleaseReason::Rebalanced),

@@ -87,7 +87,7 @@ pub struct HeldTarget {
 pub struct LeaseKey {
     /// The lease's id; empty if the target's name is enough.
     pub lease_id: String,
-    /// Its epoch.
+    /// The lease's epoch.
     pub epoch: u64,
     /// The session that keeps the lease; empty if the instance does.
     pub session: String,
@@ -98,17 +98,17 @@ pub struct LeaseKey {
 /// A member of the group in a [`View`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SeenMember {
-    /// Its instance.
+    /// The member's instance.
     pub instance: Instance,
     /// The relative weight.
     pub weight: u32,
-    /// Its status.
+    /// The member's status.
     pub status: PollerStatus,
-    /// It has not lived for a ttl yet: few targets move to it while other members have.
+    /// Whether the member has not lived for a ttl yet: few targets move to it while other members have.
     pub is_new: bool,
     /// The address of handovers: a session's id, or empty if the instance is enough.
     pub address: String,
-    /// Whether it accepts handovers. Older programs do not: their targets are released instead.
+    /// Whether the member accepts handovers. Older programs do not: targets that move to them are released instead.
     pub takes_handovers: bool,
 }
 
@@ -125,9 +125,9 @@ pub struct SeenOwner {
     pub state: HolderState,
     /// How the store finds the lease.
     pub key: LeaseKey,
-    /// When it was acquired, RFC 3339.
+    /// When the lease was acquired, RFC 3339.
     pub acquired_at: Option<String>,
-    /// When it was last renewed, RFC 3339.
+    /// When the lease was last renewed, RFC 3339.
     pub renewed_at: Option<String>,
 }
 
@@ -194,9 +194,9 @@ pub struct Wanted {
 /// The result of an acquire or a handover.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome<T> {
-    /// Done.
+    /// The store did it.
     Done(T),
-    /// Another poller holds it, or the lease is lost.
+    /// Another poller holds the target, or the lease is lost.
     Rejected(String),
     /// The successor does not accept the handover: the lease stays.
     Declined(String),

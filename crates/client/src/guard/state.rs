@@ -22,9 +22,9 @@ pub enum GuardStatus {
 pub enum LossReason {
     /// The validity ended without a renewal, or the connection that kept the lease closed.
     Unreachable,
-    /// The daemon ended it: no heartbeat came, or the maximum lifetime was over.
+    /// The daemon ended the lease or session: no heartbeat came, or the maximum lifetime was over.
     Expired(String),
-    /// The daemon ended it for another reason: an operator, a removed pool, ….
+    /// The daemon ended the lease or session for another reason: an operator, a removed pool, ….
     Revoked(String),
     /// The epoch is stale: the lease was withdrawn or changed hands.
     Superseded {

@@ -12,44 +12,44 @@ use tenure_api::{ErrorCode, Registration, RegistrationRenewed};
 pub struct RegistrationState {
     /// The registration as last answered; its `draining` is true while an operator drains it.
     pub registration: Registration,
-    /// Its status.
+    /// The status.
     pub status: RegistrationStatus,
 }
 
 /// The status of a registration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RegistrationStatus {
-    /// It is registered.
+    /// The service is registered.
     Registered,
-    /// The last heartbeat got no answer; the keeper retries. It may still be registered.
+    /// The last heartbeat got no answer; the keeper retries. The service may still be registered.
     Unconfirmed,
-    /// It expired, and the keeper registers it again.
+    /// The registration expired, and the keeper registers the service again.
     Expired,
-    /// It has ended for good.
+    /// The registration has ended for good.
     Ended(RegistrationEnd),
 }
 
 /// Why a registration ended for good.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RegistrationEnd {
-    /// An operator (`admin_force`) ended it, or a caller unregistered it by its id (`explicit`).
+    /// An operator (`admin_force`) ended the registration, or a caller unregistered it by its id (`explicit`).
     Removed {
         /// The reason that the daemon reports.
         reason: String,
     },
-    /// Another registrant of the same name took it over while this one sent no heartbeats.
+    /// Another registrant of the same name took over the registration while this one sent no heartbeats.
     TakenOver {
         /// The other registrant's epoch, if known.
         current: Option<u64>,
     },
-    /// It expired, and the daemon rejects a new registration.
+    /// The registration expired, and the daemon rejects a new one.
     Rejected {
         /// The error code.
         code: ErrorCode,
         /// The error message.
         message: String,
     },
-    /// The keeper unregistered it.
+    /// The keeper unregistered the service.
     Unregistered,
 }
 

@@ -124,6 +124,25 @@ fn users_meet_one_word_for_what_the_rules_reject() {
 }
 
 #[test]
+fn phrases_that_records_may_keep_are_found_where_users_read() {
+    for (text, phrase) in [
+        ("no node writes at present", "no node writes"),
+        ("the node that writes did not answer", "node that writes"),
+        ("the redis answered something else", "answered something else"),
+        ("fnv1a knows no weights", "knows no"),
+        ("a line without end", "without end"),
+        ("its holder asked for it", "asked for it"),
+        ("the command died of SIGKILL", "died of"),
+        ("a session stands twice", "stands twice"),
+    ] {
+        let source = format!("f(\"{text}\")");
+        let shown = found("crates/server/src/a.rs", &source);
+        assert!(shown.iter().any(|finding| finding.contains(&format!("`{phrase}`"))), "{text}: {shown:?}");
+        assert_eq!(found("docs/internals/a.md", text), [""; 0]);
+    }
+}
+
+#[test]
 fn two_literals_are_two_texts() {
     assert_eq!(found("crates/server/src/a.rs", "f(\"x unless\", \"told y\")"), [""; 0]);
     assert_eq!(found("crates/server/src/a.rs", "f(\"face\", \",\\\"face\\\":\")"), [""; 0], "names");
