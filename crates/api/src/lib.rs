@@ -48,7 +48,7 @@ pub use pool::{Pool, PoolList, PoolSize, RemovePool};
 pub use registration::{
     AdminRegistration, BrowseQuery, Browsed, DaemonStatus, Register, Registered, Registration,
     RegistrationCounts, RegistrationDrained, RegistrationHeartbeat, RegistrationRenewed, RegistrationRevived,
-    ResolveQuery, Resolved, ServiceRecord, Sighting, SightingKind, Txt, UnregisterQuery, Unregistered,
+    ResolveQuery, Resolved, ServiceRecord, DiscoveryEvent, DiscoveryEventKind, Txt, UnregisterQuery, Unregistered,
 };
 pub use resource::{Check, CheckAnswer, Resource, ResourceList, ResourceQuery};
 pub use session::{

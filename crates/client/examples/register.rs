@@ -31,12 +31,12 @@ pub(crate) async fn advertise_while(
 
 /// Everybody who serves the same.
 pub(crate) async fn others(client: &Client) -> Result<Vec<ServiceRecord>, Box<dyn Error + Send + Sync>> {
-    let mut sightings = client.browse(Some("_http._tcp"), Duration::from_secs(1)).await?;
+    let mut services = client.browse(Some("_http._tcp"), Duration::from_secs(1)).await?;
     let mut services: Vec<ServiceRecord> = Vec::new();
-    while let Some(seen) = sightings.next().await? {
+    while let Some(seen) = services.next().await? {
         let service = match &seen {
             Browsed::Found { found } => found,
-            Browsed::Seen(sighting) => &sighting.service,
+            Browsed::Seen(event) => &event.service,
         };
         services.retain(|known| known.name != service.name);
         if let Browsed::Found { found } = seen {

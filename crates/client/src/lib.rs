@@ -22,7 +22,7 @@ mod nodes;
 mod operation;
 mod registration;
 mod session;
-mod sightings;
+mod discovery;
 mod slot_session_events;
 pub mod socket;
 mod sse;
@@ -43,7 +43,7 @@ pub use http::Method;
 pub use operation::operation_id;
 pub use registration::{RegistrationEnd, RegistrationKeeper, RegistrationStatus, RegistrationState};
 pub use session::SessionKeeper;
-pub use sightings::Sightings;
+pub use discovery::DiscoveryStream;
 pub use slot_session_events::SlotSessionEvents;
 pub use socket::Connection;
 /// The request and response types of the calls.

@@ -9,7 +9,7 @@ mod polling;
 mod registration;
 mod resource;
 mod session;
-mod sighting;
+mod discovery;
 mod status;
 mod story;
 mod stream;
@@ -24,7 +24,7 @@ pub(crate) use registration::{
 };
 pub(crate) use resource::{check_page, pool_table, resource_page, resource_table};
 pub(crate) use session::{session_page, session_renewed_page, session_table};
-pub(crate) use sighting::{browsed_line, service_page, sighting_line};
+pub(crate) use discovery::{browsed_line, service_page, discovery_line};
 pub(crate) use status::status_page;
 pub(crate) use story::story_lines;
 pub(crate) use stream::{

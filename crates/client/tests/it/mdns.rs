@@ -5,7 +5,7 @@ use crate::proxy::Proxy;
 use serde_json::Value;
 use std::fs;
 use std::time::Duration;
-use tenure_client::api::{self, ErrorCode, Liveness, Mode, Register, SightingKind};
+use tenure_client::api::{self, ErrorCode, Liveness, Mode, Register, DiscoveryEventKind};
 use tenure_client::{CallError, Client, RegistrationEnd, RegistrationKeeper, RegistrationStatus};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -266,13 +266,13 @@ async fn a_browse_tells_what_is_there_whole_and_ends_after_a_while_without_news(
     let client = daemon.client();
     let registered = client.register(&service("App", None)).await.expect("registered");
     let mut browse = client.browse(Some("_http._tcp"), SECOND).await.expect("a stream");
-    let seen = soon("a sighting", browse.next()).await.expect("a sighting").expect("one");
+    let seen = soon("a discovery event", browse.next()).await.expect("a discovery event").expect("one");
     let api::Browsed::Found { found } = seen else { panic!("{seen:?}") };
     assert_eq!((found.name.as_str(), found.port), ("App", Some(8080)));
     client.unregister(&registered.id).await.expect("unregistered");
-    let seen = soon("a sighting", browse.next()).await.expect("a sighting").expect("one");
+    let seen = soon("a discovery event", browse.next()).await.expect("a discovery event").expect("one");
     let api::Browsed::Seen(gone) = seen else { panic!("{seen:?}") };
-    assert_eq!((gone.event, gone.service.name.as_str()), (SightingKind::Removed, "App"));
+    assert_eq!((gone.event, gone.service.name.as_str()), (DiscoveryEventKind::Removed, "App"));
     assert_eq!(soon("the end", browse.next()).await.expect("the end"), None);
     let mut types = client.browse(None, Duration::from_millis(300)).await.expect("a stream");
     assert_eq!(soon("the end", types.next()).await.expect("the end"), None);
@@ -286,8 +286,8 @@ async fn a_subscription_tells_every_step_and_that_the_daemon_stops() {
     let client = daemon.client();
     client.register(&service("App", None)).await.expect("registered");
     let mut events = client.subscribe(Some("http"), Duration::ZERO).await.expect("a stream");
-    for kind in [SightingKind::Found, SightingKind::Resolved] {
-        let seen = soon("a sighting", events.next()).await.expect("a sighting").expect("one");
+    for kind in [DiscoveryEventKind::Found, DiscoveryEventKind::Resolved] {
+        let seen = soon("a discovery event", events.next()).await.expect("a discovery event").expect("one");
         assert_eq!((seen.event, seen.service.name.as_str()), (kind, "App"));
     }
     client.shut_down(&api::ShutDown::default()).await.expect("told");
