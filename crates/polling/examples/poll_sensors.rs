@@ -1,5 +1,5 @@
-//! Several of these share forty sensors: each is read by exactly one of them. Start two, stop one with Ctrl-C, kill
-//! another with `kill -9`, and watch the targets move.
+//! Pollers that share forty sensors, so that exactly one of them reads each. Start two, stop one with Ctrl-C, kill another
+//! with `kill -9`, and watch the targets move.
 //!
 //! `cargo run -p tenure-polling --example poll_sensors -- http://127.0.0.1:5641`
 
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     poller
         .run(|sensor, poll: Poll| async move {
-            // A sink that remembers the highest fence refuses whoever was replaced.
+            // A system that stores the highest fence rejects writes of a poller that was replaced.
             println!("reading {sensor} with fence {}", poll.fence());
         })
         .await?;

@@ -21,6 +21,9 @@ const LIBRARIES: &[&str] = &[
     "crates/server/src/routes/",
 ];
 
+/// Programs that show how to use a library.
+const EXAMPLES: &str = "/examples/";
+
 /// Modules whose doc comments on types and fields are the help of the command line.
 const HELP: &[&str] = &[
     "crates/tenure/src/commands.rs",
@@ -112,6 +115,9 @@ fn texts_of(path: &str, views: &Views) -> Vec<Block> {
         if path.ends_with("/lib.rs") {
             blocks.extend(prose::header(&views.comments));
         }
+    }
+    if path.contains(EXAMPLES) {
+        blocks.extend(prose::comments(&views.comments));
     }
     if begins(path, HELP) {
         blocks.extend(prose::doc_comments(views, lines, Readers::OfHelp));

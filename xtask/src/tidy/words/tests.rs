@@ -81,6 +81,7 @@ fn texts_that_users_meet_are_read_in_rust() {
     assert_eq!(lines("crates/server/src/a.rs"), [2, 4, 5]);
     assert_eq!(lines("crates/client/src/a.rs"), [2, 3, 4, 5]);
     assert_eq!(lines("crates/client/src/lib.rs"), [1, 2, 3, 4, 5]);
+    assert_eq!(lines("crates/client/examples/a.rs"), [1, 2, 3, 4, 4, 5]);
     assert_eq!(lines("crates/tenure/tests/it/a.rs"), [0; 0]);
     assert_eq!(lines("xtask/src/a.rs"), [0; 0]);
 }
