@@ -1,4 +1,4 @@
-//! What people ask of a group: to be shown it, and to steer it. No membership is needed.
+//! The calls of operators: views of a group, pins and cordons. They need no membership.
 
 use super::{Call, RedisStore, scripts};
 use crate::instance::Instance;
@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use tenure_api::PollerStatus;
 
 impl RedisStore {
-    /// Everything that is seen of the group, older programs included. Looks for leases and nodes through all keys of
-    /// the server, because an operator asked: pollers do not.
+    /// Returns the group, with the members and leases of older programs. Finds them by a scan through all keys of the
+    /// server, which pollers do not do.
     ///
     /// # Errors
-    /// [`StoreError`] if Redis cannot be asked.
+    /// [`StoreError`] if Redis does not answer or rejects the user.
     pub async fn group_view(&self) -> Result<View, StoreError> {
         let looking = async {
             let start = self.keys.lease("");
@@ -28,11 +28,10 @@ impl RedisStore {
         self.link.within(self.call_timeout, looking).await
     }
 
-    /// Gives a target to a poller, by name or instance, for as long as that one lives; without one the target goes by
-    /// itself again.
+    /// Pins a target to a poller, by name or instance; the pin has effect while the poller is live. `None` removes the pin.
     ///
     /// # Errors
-    /// [`StoreError::Rejected`] if there is no such poller, or it is cordoned.
+    /// [`StoreError::Rejected`] if the group has no such poller, or the poller is cordoned.
     pub async fn pin(&self, target: &str, poller: Option<&str>) -> Result<(), StoreError> {
         let steering = async {
             let name = match poller {
@@ -52,10 +51,10 @@ impl RedisStore {
         self.link.within(self.call_timeout, steering).await
     }
 
-    /// Takes a poller's targets away, by name or instance, or lets it have some again.
+    /// Cordons a poller, by name or instance: it hands over all its targets and gets none. With `false`, uncordons it.
     ///
     /// # Errors
-    /// [`StoreError::Rejected`] if there is no such poller to take them from.
+    /// [`StoreError::Rejected`] if the group has no such poller to cordon.
     pub async fn cordon(&self, poller: &str, is_cordoned: bool) -> Result<(), StoreError> {
         let steering = async {
             if !is_cordoned {
@@ -68,7 +67,7 @@ impl RedisStore {
         self.link.within(self.call_timeout, steering).await
     }
 
-    /// A poller that lives.
+    /// A live poller.
     async fn living(&self, poller: &str) -> Result<SeenMember, StoreError> {
         let members = self.look(&[], None, self.older_peers().await?).await?.members;
         let is_meant =
