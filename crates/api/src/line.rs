@@ -8,7 +8,7 @@ use crate::error::{Error, Lost};
 use crate::event::{Event, EventsQuery, Lagged};
 use crate::lease::{Acquire, Amend, HolderCall, Lease, LeaseList, LeaseQuery, OperatorCall, Renewed};
 use crate::pool::{Pool, PoolList};
-use crate::registration::{Register, Registration, RegistrationRenewed, ServiceRecord, DiscoveryEvent};
+use crate::registration::{DiscoveryEvent, Register, Registration, RegistrationRenewed, ServiceRecord};
 use crate::resource::{Check, CheckAnswer};
 use crate::status::Status;
 use crate::story::{Story, WhyQuery};

@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 use core::time::Duration;
 use http::Method;
 use serde::de::DeserializeOwned;
-use tenure_api::{BrowseQuery, Browsed, Error, ErrorCode, DiscoveryEvent};
+use tenure_api::{BrowseQuery, Browsed, DiscoveryEvent, Error, ErrorCode};
 
 /// The daemon sends something at least every 15 s; after three times that the connection is dead.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
@@ -75,7 +75,9 @@ impl<T: DeserializeOwned> DiscoveryStream<T> {
             match self.stream.next().await? {
                 None => return Ok(None),
                 Some(piece) => {
-                    self.parser.push(&piece).map_err(|TooLarge| unexpected("a message that is larger than the limit"))?;
+                    self.parser
+                        .push(&piece)
+                        .map_err(|TooLarge| unexpected("a message that is larger than the limit"))?;
                 }
             }
         }
@@ -123,7 +125,9 @@ mod tests {
         let message =
             |event: &str, data: &str| Message { id: None, event: event.to_owned(), data: data.to_owned() };
         let found = message("", r#"{"found":{"name":"a","type":"_http._tcp","txt":{"flag":null}}}"#);
-        let Browsed::Found { found } = understand(&found).expect("a discovery event") else { panic!("found") };
+        let Browsed::Found { found } = understand(&found).expect("a discovery event") else {
+            panic!("found")
+        };
         assert_eq!(found.txt.get("flag"), Some(&None));
         let gone = message("", r#"{"event":"removed","service":{"name":"a","type":"_http._tcp"}}"#);
         assert!(matches!(understand(&gone), Ok(Browsed::Seen(_))));

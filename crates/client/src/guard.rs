@@ -7,7 +7,7 @@ mod renewer;
 mod state;
 
 pub use life::GuardState;
-pub use state::{LossReason, GuardStatus};
+pub use state::{GuardStatus, LossReason};
 
 pub(crate) use life::Life;
 pub(crate) use parting::{Farewell, Parting, Voice};

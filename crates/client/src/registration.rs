@@ -3,7 +3,7 @@
 
 mod state;
 
-pub use state::{RegistrationEnd, RegistrationStatus, RegistrationState};
+pub use state::{RegistrationEnd, RegistrationState, RegistrationStatus};
 
 use crate::backoff::{Backoff, Jitter};
 use crate::client::Client;

@@ -7,7 +7,7 @@ use crate::backoff::Jitter;
 use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::error::CallError;
-use crate::guard::{Core, GuardState, Life, LossReason, Observation, Promised, GuardStatus, drive, failed};
+use crate::guard::{Core, GuardState, GuardStatus, Life, LossReason, Observation, Promised, drive, failed};
 use crate::hold::{Hold, MARGIN};
 use crate::insist::{Way, insist};
 use core::fmt;

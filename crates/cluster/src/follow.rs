@@ -434,7 +434,9 @@ impl Follower {
             let of_copy =
                 Progress { frame: copied_upto.frame, chain: copied_upto.chain, ..Progress::default() };
             let of_store = Progress { frame: head.frame, chain: head.chain, ..Progress::default() };
-            let what = of_store.lacks(&of_copy).unwrap_or_else(|| "its last frame is not the one that a node has seen".to_owned());
+            let what = of_store
+                .lacks(&of_copy)
+                .unwrap_or_else(|| "its last frame is not the one that a node has seen".to_owned());
             return Err(Forgot { who: log.writer().node, what }.into());
         }
         self.tell();

@@ -168,7 +168,10 @@ impl Progress {
             return Some(format!("its leader epoch is {}, but a node has seen {}", self.epoch, known.epoch));
         }
         if self.frame < known.frame {
-            return Some(format!("it ends with frame {}, but a node has seen frame {}", self.frame, known.frame));
+            return Some(format!(
+                "it ends with frame {}, but a node has seen frame {}",
+                self.frame, known.frame
+            ));
         }
         if self.frame == known.frame && self.chain != known.chain && known.frame > 0 {
             return Some(format!("its frame {} is not the one that a node has seen", self.frame));

@@ -92,7 +92,9 @@ pub enum Warning {
     #[error("the log does not end with a clean stop")]
     NoCleanStop,
     /// Notes of a known kind that cannot be read. They decide nothing.
-    #[error("notes that cannot be read: {count}, the first at lsn {first}; notes are advisory, and the state is complete without them")]
+    #[error(
+        "notes that cannot be read: {count}, the first at lsn {first}; notes are advisory, and the state is complete without them"
+    )]
     NotesUnreadable {
         /// How many.
         count: u64,

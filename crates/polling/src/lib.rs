@@ -12,5 +12,7 @@ pub mod store;
 
 pub use instance::{Instance, NameError};
 pub use metrics::{MoveReason, PollerMetrics, RunOutcome, UNOWNED_BUCKETS_MS};
-pub use poller::{BuildError, Poll, Polled, Poller, PollerBuilder, PollerError, PollerHandle, cancel_lead, max_silence};
+pub use poller::{
+    BuildError, Poll, Polled, Poller, PollerBuilder, PollerError, PollerHandle, cancel_lead, max_silence,
+};
 pub use tenure_assignment as assignment;

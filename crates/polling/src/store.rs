@@ -284,7 +284,11 @@ pub trait Store: Send + Sync + 'static {
     fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<HeldTarget>;
 
     /// Releases leases; ignores lost ones. After an error some may still be held: call it again.
-    fn release(&self, leases: &[HeldTarget], reason: ReleaseReason) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn release(
+        &self,
+        leases: &[HeldTarget],
+        reason: ReleaseReason,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Moves each lease to a member atomically, with a higher fence and without a gap. Returns one outcome per lease,
     /// in the same order; an error means that all outcomes are unknown. Idempotent for the same successor.

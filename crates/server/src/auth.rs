@@ -320,7 +320,8 @@ impl Auth {
         let is_near = ask.address.ip().to_canonical().is_loopback();
         if !self.settings.insecure_no_auth {
             if !is_near {
-                let message = "only programs on the daemon's own machine may send requests without a credential";
+                let message =
+                    "only programs on the daemon's own machine may send requests without a credential";
                 return Err(unauthorized(message));
             }
             if ask.is_forwarded {

@@ -105,7 +105,8 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
         }
     };
     let (holding, validity) = begun?;
-    let silence = Silence { ttl: run.ttl, max_silence: run.pace.max_silence(run.ttl), then: "the command ends" };
+    let silence =
+        Silence { ttl: run.ttl, max_silence: run.pace.max_silence(run.ttl), then: "the command ends" };
     silence.warn(&client, |ttl| Pace::new(ttl, None).max_silence(ttl), printer).await;
     let errand = Errand {
         command: run.command,

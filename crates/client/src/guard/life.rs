@@ -1,7 +1,7 @@
 //! The shared state of one hold: what watchers see, and the token that fires. A loss is published once and
 //! never taken back.
 
-use super::state::{Core, LossReason, GuardStatus};
+use super::state::{Core, GuardStatus, LossReason};
 use crate::clock::BootInstant;
 use tenure_api::{DrainCause, Lease};
 use tokio::sync::watch;

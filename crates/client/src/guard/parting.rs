@@ -1,7 +1,7 @@
 //! What a holder says when its work has stopped: it gives the lease back, or acknowledges that it was taken.
 //! Said again until it was heard, within a limit.
 
-use super::state::{LossReason, GuardStatus};
+use super::state::{GuardStatus, LossReason};
 use crate::client::Client;
 use crate::error::CallError;
 use crate::insist::{Way, insist};

@@ -126,9 +126,9 @@ impl Core {
     /// When to speak next; `None` once it is over.
     pub(crate) fn next_deadline(&self) -> Option<BootInstant> {
         match self.state.status {
-            RegistrationStatus::Registered | RegistrationStatus::Unconfirmed | RegistrationStatus::Expired => {
-                Some(self.due)
-            }
+            RegistrationStatus::Registered
+            | RegistrationStatus::Unconfirmed
+            | RegistrationStatus::Expired => Some(self.due),
             RegistrationStatus::Ended(_) => None,
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
-use tenure_client::{CallError, Client, Endpoint, Method, GuardStatus, api};
+use tenure_client::{CallError, Client, Endpoint, GuardStatus, Method, api};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};

@@ -4,7 +4,7 @@ use crate::daemon::{Daemon, soon, wait_until};
 use crate::proxy::Proxy;
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
-use tenure_client::{Client, Guard, LossReason, ReleaseError, GuardStatus, api};
+use tenure_client::{Client, Guard, GuardStatus, LossReason, ReleaseError, api};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// As short as a busy machine allows.

@@ -5,7 +5,7 @@ use crate::proxy::Proxy;
 use serde_json::Value;
 use std::fs;
 use std::time::Duration;
-use tenure_client::api::{self, ErrorCode, Liveness, Mode, Register, DiscoveryEventKind};
+use tenure_client::api::{self, DiscoveryEventKind, ErrorCode, Liveness, Mode, Register};
 use tenure_client::{CallError, Client, RegistrationEnd, RegistrationKeeper, RegistrationStatus};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -173,8 +173,9 @@ async fn a_daemon_that_forgot_it_is_told_again() {
     let data = daemon.socket().parent().expect("a directory").join("data");
     fs::remove_dir_all(data).expect("removed");
     daemon.start_again().await;
-    let again = states
-        .wait_for(|state| state.status == RegistrationStatus::Registered && state.registration.id != before.id);
+    let again = states.wait_for(|state| {
+        state.status == RegistrationStatus::Registered && state.registration.id != before.id
+    });
     soon("a new registration", again).await.expect("a state");
     let listed = client.registrations().await.expect("a list");
     assert_eq!(listed.len(), 1);

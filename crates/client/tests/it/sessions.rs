@@ -4,7 +4,7 @@ use crate::daemon::{Daemon, soon, wait_until};
 use crate::tiny::{TinyHttp, answer, read_request};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tenure_client::{LossReason, GuardStatus, api};
+use tenure_client::{GuardStatus, LossReason, api};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -8,7 +8,9 @@ use crate::dispatch::Faces;
 use crate::tally::{Counted, Full, Tally};
 use core::time::Duration;
 use std::sync::Arc;
-use tenure_api::{Address, Browsed, Error, ErrorCode, Resolved, ServiceRecord, DiscoveryEvent, DiscoveryEventKind};
+use tenure_api::{
+    Address, Browsed, DiscoveryEvent, DiscoveryEventKind, Error, ErrorCode, Resolved, ServiceRecord,
+};
 use tenure_engine::kernel::Text;
 use tokio::time::timeout;
 
@@ -33,8 +35,12 @@ impl Sightseeing {
     pub async fn next(&mut self) -> Option<DiscoveryEvent> {
         Some(match self.sightings.next().await? {
             Seen::Found { name, service_type } => sighting(DiscoveryEventKind::Found, &name, &service_type),
-            Seen::Resolved(record) => DiscoveryEvent { event: DiscoveryEventKind::Resolved, service: shown(record) },
-            Seen::Removed { name, service_type } => sighting(DiscoveryEventKind::Removed, &name, &service_type),
+            Seen::Resolved(record) => {
+                DiscoveryEvent { event: DiscoveryEventKind::Resolved, service: shown(record) }
+            }
+            Seen::Removed { name, service_type } => {
+                sighting(DiscoveryEventKind::Removed, &name, &service_type)
+            }
             Seen::TypeFound(name) => sighting(DiscoveryEventKind::Found, &name, TYPES_TYPE),
             Seen::TypeRemoved(name) => sighting(DiscoveryEventKind::Removed, &name, TYPES_TYPE),
         })

@@ -12,7 +12,9 @@ use super::holdings::Standing;
 use super::plan::{Plan, Situation, key, plan};
 use super::{PollerError, Shared};
 use crate::metrics::MoveReason;
-use crate::store::{HeldTarget, HolderState, ReleaseReason, Outcome, SeenMember, Store, StoreError, TargetName, View, Wanted};
+use crate::store::{
+    HeldTarget, HolderState, Outcome, ReleaseReason, SeenMember, Store, StoreError, TargetName, View, Wanted,
+};
 use budget::{Budget, Quota, quotas};
 use core::time::Duration;
 use deaths::{Deaths, Flapping};
@@ -446,7 +448,9 @@ impl<S: Store> Control<S> {
                 let lease = holding.lease.clone();
                 match self.successors.get(target).map(|(_, to)| to) {
                     // Asked for again, it is counted already.
-                    Some(to) if to.takes_handovers && holding.gone_maybe && why == ReleaseReason::Rebalanced => {
+                    Some(to)
+                        if to.takes_handovers && holding.gone_maybe && why == ReleaseReason::Rebalanced =>
+                    {
                         in_doubt.push((lease, to.clone()));
                     }
                     Some(to) if to.takes_handovers && why != ReleaseReason::TargetRemoved => {
@@ -499,7 +503,14 @@ impl<S: Store> Control<S> {
         Ok(())
     }
 
-    fn handed(&mut self, lease: &HeldTarget, to: &SeenMember, outcome: Outcome<()>, why: ReleaseReason, wake: &mut Wake) {
+    fn handed(
+        &mut self,
+        lease: &HeldTarget,
+        to: &SeenMember,
+        outcome: Outcome<()>,
+        why: ReleaseReason,
+        wake: &mut Wake,
+    ) {
         let now = BootInstant::now();
         let target = &lease.target;
         match outcome {

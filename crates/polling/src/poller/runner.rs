@@ -51,7 +51,9 @@ where
             let poll_of = Running { target, fence, started: now };
             match begun {
                 Ok(work) => {
-                    let id = tasks.spawn(drive(work, poll, shared.options.timeout, shared.options.cancel_lead)).id();
+                    let id = tasks
+                        .spawn(drive(work, poll, shared.options.timeout, shared.options.cancel_lead))
+                        .id();
                     running.insert(id, poll_of);
                 }
                 Err(_) => finish(&shared, &poll_of, RunOutcome::Panicked, None, &mut jitter),

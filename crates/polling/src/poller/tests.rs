@@ -8,7 +8,9 @@ mod turns;
 
 use super::*;
 use crate::source::FixedSource;
-use crate::store::{HeldTarget, ReleaseReason, MemoryStore, Outcome, Renewal, SeenMember, SeenOwner, StoreError, Wanted};
+use crate::store::{
+    HeldTarget, MemoryStore, Outcome, ReleaseReason, Renewal, SeenMember, SeenOwner, StoreError, Wanted,
+};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use tenure_api::PollerReport;
@@ -554,7 +556,10 @@ async fn a_poll_that_runs_at_the_stop_comes_to_its_end_before_its_target_goes() 
 
 #[tokio::test]
 async fn settings_that_make_no_sense_are_named() {
-    let build_in = |group: &str, change: fn(PollerBuilder<MemoryStore, FixedSource>) -> PollerBuilder<MemoryStore, FixedSource>| {
+    let build_in = |group: &str,
+                    change: fn(
+        PollerBuilder<MemoryStore, FixedSource>,
+    ) -> PollerBuilder<MemoryStore, FixedSource>| {
         let builder = Poller::builder(MemoryStore::new(group)).targets(FixedSource::new(["x"]));
         change(builder).build().err().map(|error| error.to_string()).unwrap_or_default()
     };

@@ -1,8 +1,8 @@
 //! A store within one process, for tests and for programs that run alone. It does not survive the process.
 
 use super::{
-    HeldTarget, LeaseKey, HolderState, ReleaseReason, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
-    StoreError, TargetName, View, Wanted,
+    HeldTarget, HolderState, LeaseKey, Loss, Membership, Outcome, ReleaseReason, Renewal, SeenMember,
+    SeenOwner, Store, StoreError, TargetName, View, Wanted,
 };
 use crate::instance::Instance;
 use core::time::Duration;
@@ -290,7 +290,8 @@ impl Store for MemoryStore {
         let membership = self.membership()?;
         self.change(|world, now| {
             world.members.remove(&membership.instance);
-            let held: Vec<&HeldTarget> = leases.iter().filter(|lease| world.is_held(lease, &membership)).collect();
+            let held: Vec<&HeldTarget> =
+                leases.iter().filter(|lease| world.is_held(lease, &membership)).collect();
             for lease in &held {
                 world.holds.remove(&lease.target);
             }

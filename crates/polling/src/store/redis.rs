@@ -13,8 +13,8 @@ mod scripts;
 mod seen;
 
 use super::{
-    HeldTarget, LeaseKey, ReleaseReason, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store, StoreError,
-    TargetName, View, Wanted,
+    HeldTarget, LeaseKey, Loss, Membership, Outcome, ReleaseReason, Renewal, SeenMember, SeenOwner, Store,
+    StoreError, TargetName, View, Wanted,
 };
 use crate::instance::Instance;
 use address::Address;
@@ -289,7 +289,10 @@ impl RedisStore {
         let answered = BootInstant::now();
         let lists: Vec<Vec<String>> = self.link.read(answer)?;
         let answer = Answer::read(&lists).ok_or_else(|| {
-            StoreError::Rejected(format!("redis at {}: the keys of the group were not written by Tenure", self.link.name()))
+            StoreError::Rejected(format!(
+                "redis at {}: the keys of the group were not written by Tenure",
+                self.link.name()
+            ))
         })?;
         Ok((answer, Asked { sent, answered }))
     }
@@ -577,9 +580,12 @@ impl Store for RedisStore {
 fn taken(target: &TargetName, answer: &[String], valid_until: BootInstant) -> Outcome<HeldTarget> {
     match answer {
         [word, fence] if word == "1" => match fence.parse() {
-            Ok(fence) => {
-                Outcome::Done(HeldTarget { target: target.clone(), fence, valid_until, key: LeaseKey::default() })
-            }
+            Ok(fence) => Outcome::Done(HeldTarget {
+                target: target.clone(),
+                fence,
+                valid_until,
+                key: LeaseKey::default(),
+            }),
             Err(_) => Outcome::InvalidTarget(format!("its fence is {fence:?}, which is not a number")),
         },
         [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} holds it")),
@@ -591,7 +597,9 @@ fn given(answer: &[String]) -> Outcome<()> {
     match answer {
         [word, _] if word == "1" => Outcome::Done(()),
         [word, holder] if word == "0" && holder.is_empty() => Outcome::Rejected("it had expired".to_owned()),
-        [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} holds it, or a later grant replaced it")),
+        [word, holder] if word == "0" => {
+            Outcome::Rejected(format!("{holder} holds it, or a later grant replaced it"))
+        }
         [word, successor] if word == "?" => {
             Outcome::Declined(format!("{successor} is not a member any more"))
         }

@@ -7,8 +7,8 @@ mod feed;
 mod joining;
 
 use super::{
-    HeldTarget, LeaseKey, HolderState, ReleaseReason, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
-    StoreError, TargetName, View, Wanted,
+    HeldTarget, HolderState, LeaseKey, Loss, Membership, Outcome, ReleaseReason, Renewal, SeenMember,
+    SeenOwner, Store, StoreError, TargetName, View, Wanted,
 };
 use crate::instance::Instance;
 use calls::{amend, each, facts, hand_over, is_gone, keys, take, understood, within};
@@ -116,7 +116,11 @@ impl TenureStore {
     }
 
     /// Losses of a session that lost more than is remembered: everything that is not listed.
-    async fn losses_by_list(&self, member: &Member, leases: &[HeldTarget]) -> Result<Vec<EndedLease>, StoreError> {
+    async fn losses_by_list(
+        &self,
+        member: &Member,
+        leases: &[HeldTarget],
+    ) -> Result<Vec<EndedLease>, StoreError> {
         let mut query = LeaseQuery {
             holder: Some(member.membership.instance.to_string()),
             state: Some(State::Active),
@@ -159,10 +163,11 @@ impl TenureStore {
         let moved: Vec<EndedLease> =
             moved.into_iter().filter(|moved| held.contains_key(moved.lease_id.as_str())).collect();
         let ids: Vec<String> = moved.iter().map(|moved| moved.lease_id.clone()).collect();
-        let answers = each(&self.client, member.membership.call_timeout, ids, |client, lease_id| async move {
-            client.lease(&lease_id).await
-        })
-        .await;
+        let answers =
+            each(&self.client, member.membership.call_timeout, ids, |client, lease_id| async move {
+                client.lease(&lease_id).await
+            })
+            .await;
         for (moved, answer) in moved.into_iter().zip(answers) {
             let is_ours = match answer {
                 Some(Ok(lease)) => {
@@ -332,12 +337,13 @@ impl Store for TenureStore {
 
     async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<HeldTarget>>, StoreError> {
         let member = self.member()?;
-        let answers = each(&self.client, member.membership.call_timeout, wanted.to_vec(), |client, wanted| {
-            let (session, group) = (member.session.clone(), self.group.clone());
-            let holder = member.membership.instance.to_string();
-            async move { take(client, &group, holder, session, wanted).await }
-        })
-        .await;
+        let answers =
+            each(&self.client, member.membership.call_timeout, wanted.to_vec(), |client, wanted| {
+                let (session, group) = (member.session.clone(), self.group.clone());
+                let holder = member.membership.instance.to_string();
+                async move { take(client, &group, holder, session, wanted).await }
+            })
+            .await;
         let mut outcomes = Vec::with_capacity(wanted.len());
         for (wanted, answer) in wanted.iter().zip(answers) {
             outcomes.push(match answer {

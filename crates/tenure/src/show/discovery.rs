@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tenure_api::{Address, Browsed, ServiceRecord, DiscoveryEvent};
+use tenure_api::{Address, Browsed, DiscoveryEvent, ServiceRecord};
 
 use super::registration::txt_words;
 use super::{Page, word};

@@ -75,7 +75,9 @@ impl RedisStore {
         members.iter().find(is_meant).cloned().ok_or_else(|| {
             let names: Vec<&str> = members.iter().map(|member| member.instance.name()).collect();
             let living = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            StoreError::Rejected(format!("there is no poller {poller:?}; live pollers of the group: {living}"))
+            StoreError::Rejected(format!(
+                "there is no poller {poller:?}; live pollers of the group: {living}"
+            ))
         })
     }
 

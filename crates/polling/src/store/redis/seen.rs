@@ -1,7 +1,7 @@
 //! What an answer of Redis says about a group. Pure: instants come in, a view goes out.
 
 use crate::instance::Instance;
-use crate::store::{LeaseKey, HolderState, SeenMember, SeenOwner, TargetName, View};
+use crate::store::{HolderState, LeaseKey, SeenMember, SeenOwner, TargetName, View};
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! The leases of a group as the daemon tells of them: a list, then every change. Pure.
 
 use crate::instance::Instance;
-use crate::store::{LeaseKey, HolderState, SeenMember, SeenOwner, TargetName, View};
+use crate::store::{HolderState, LeaseKey, SeenMember, SeenOwner, TargetName, View};
 use std::collections::{BTreeMap, HashMap};
 use tenure_api::{
     DrainCause, Event, EventKind, EventLease, Lease, PollName, PollerFacts, PollerStatus, State,

@@ -2,7 +2,7 @@
 
 use super::{Fixture, Member};
 use crate::waiting::{soon, wait_until};
-use tenure_polling::store::{ReleaseReason, Outcome, Store};
+use tenure_polling::store::{Outcome, ReleaseReason, Store};
 
 pub(super) async fn a_fence_rises_with_every_change_of_hands<F: Fixture>(fixture: F) {
     let (one, other) = (Member::lasting(&fixture).await, Member::lasting(&fixture).await);

@@ -5,7 +5,7 @@ use crate::waiting::wait_until;
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
 use tenure_polling::Instance;
-use tenure_polling::store::{ReleaseReason, Outcome, Store, TargetName, Wanted};
+use tenure_polling::store::{Outcome, ReleaseReason, Store, TargetName, Wanted};
 use tokio::task::JoinSet;
 
 pub(super) async fn of_fifty_who_want_a_target_one_gets_it<F: Fixture>(fixture: F) {

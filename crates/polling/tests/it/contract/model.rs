@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tenure_polling::store::{HeldTarget, ReleaseReason, Outcome, SeenMember, Store};
+use tenure_polling::store::{HeldTarget, Outcome, ReleaseReason, SeenMember, Store};
 
 const POLLERS: usize = 3;
 const TARGETS: usize = 3;
@@ -130,7 +130,11 @@ impl Model {
             }
             Step::ReleaseStale(poller, target) => {
                 if let Some(lease) = self.stale.get(&(poller, target)).cloned() {
-                    pollers[poller].store.release(&[lease], ReleaseReason::Voluntary).await.expect("an answer");
+                    pollers[poller]
+                        .store
+                        .release(&[lease], ReleaseReason::Voluntary)
+                        .await
+                        .expect("an answer");
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_api::PollerStatus;
 use tenure_client::clock::BootInstant;
 use tenure_polling::Instance;
-use tenure_polling::store::{ReleaseReason, Outcome, Store, StoreError, Wanted};
+use tenure_polling::store::{Outcome, ReleaseReason, Store, StoreError, Wanted};
 
 pub(super) async fn a_store_that_does_not_answer_is_unreachable_within_the_limit<F: Fixture>(fixture: F) {
     let limit = Duration::from_millis(800);

@@ -7,7 +7,7 @@ use crate::waiting::{soon, wait_until};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use tenure_polling::source::{RedisPatternSource, TargetSource};
-use tenure_polling::store::{ReleaseReason, RedisOptions, RedisStore, Store};
+use tenure_polling::store::{RedisOptions, RedisStore, ReleaseReason, Store};
 
 struct Cluster {
     nodes: Vec<(SocketAddr, RedisServer)>,

@@ -5,7 +5,7 @@ use crate::redis_server::RedisServer;
 use tenure_api::PollerStatus;
 use tenure_polling::Instance;
 use tenure_polling::assignment::Hash;
-use tenure_polling::store::{ReleaseReason, Outcome, RedisOptions, RedisStore, Store};
+use tenure_polling::store::{Outcome, RedisOptions, RedisStore, ReleaseReason, Store};
 
 /// How older programs renew and release.
 const OLDER_RENEW: &str = r#"if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) else return 0 end"#;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_api::{Browsed, ServiceRecord, DiscoveryEvent};
+use tenure_api::{Browsed, DiscoveryEvent, ServiceRecord};
 use tenure_client::{CallError, DiscoveryStream};
 
 use super::advised;

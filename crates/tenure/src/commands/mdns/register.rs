@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use clap::Args;
 use serde_json::json;
 use tenure_api::{Register as RegisterBody, Registration};
-use tenure_client::{RegistrationKeeper, RegistrationStatus, RegistrationState};
+use tenure_client::{RegistrationKeeper, RegistrationState, RegistrationStatus};
 
 use super::advised;
 use super::arguments::{TxtEntry, txt, whole_seconds};

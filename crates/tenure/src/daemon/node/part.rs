@@ -467,7 +467,9 @@ fn open_term(
             Resolution::Committed { .. } => return Ok(true),
             Resolution::Fenced => return Ok(false),
             Resolution::Corrupt => {
-                return Err(DaemonError::Stopped("the log has records that this node did not write".to_owned()));
+                return Err(DaemonError::Stopped(
+                    "the log has records that this node did not write".to_owned(),
+                ));
             }
             Resolution::Absent | Resolution::Unknown if is_stopping() => return Ok(false),
             // Who follows serves stale reads meanwhile.

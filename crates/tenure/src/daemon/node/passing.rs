@@ -237,9 +237,7 @@ fn error(lost: Lost) -> Error {
         Lost::NotSent(why) => {
             Error::new(ErrorCode::NotLeader, format!("the leader cannot be reached: {why}"))
         }
-        Lost::Sent(why) => {
-            Error::new(ErrorCode::OutcomeUnknown, format!("the leader did not answer: {why}"))
-        }
+        Lost::Sent(why) => Error::new(ErrorCode::OutcomeUnknown, format!("the leader did not answer: {why}")),
     }
 }
 
