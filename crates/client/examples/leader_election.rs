@@ -42,7 +42,7 @@ pub(crate) async fn stand(
     Ok(term)
 }
 
-/// Returns the name of the leader; `None` if there is none.
+/// Returns the name of the leader; `None` if no candidate leads.
 pub(crate) async fn leader(client: &Client) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
     Ok(client.resource("example/leader").await?.holder)
 }

@@ -428,7 +428,7 @@ fn set_aside(with: &BootOptions<'_>) -> Result<(), BootError> {
         let from = with.root.join(name);
         if from.exists() {
             std::fs::rename(&from, &to).map_err(|source| BootError::Io {
-                action: "put aside",
+                action: "move away",
                 path: from.clone(),
                 source,
             })?;
