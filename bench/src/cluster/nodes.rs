@@ -196,8 +196,8 @@ impl Node {
 /// One that waits no longer than a node that is well needs.
 pub(crate) fn client(socket: PathBuf) -> Result<Client> {
     Ok(Client::builder(Endpoint::Unix(socket))
-        .answer_limit(STATUS_WITHIN)
-        .connect_limit(STATUS_WITHIN)
+        .request_timeout(STATUS_WITHIN)
+        .connect_timeout(STATUS_WITHIN)
         .build()?)
 }
 

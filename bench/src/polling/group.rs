@@ -183,7 +183,7 @@ impl<'a> Group<'a> {
                 .held(ledger)
                 .iter()
                 .zip(self.shares())
-                .all(|(held, share)| (share.hungry_below..=share.cap).contains(held))
+                .all(|(held, share)| (share.underloaded_below..=share.cap).contains(held))
     }
 
     /// How many targets each member polled last.

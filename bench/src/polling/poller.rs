@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
 use tenure_client::{Client, Endpoint};
-use tenure_polling::source::Fixed;
+use tenure_polling::source::FixedSource;
 use tenure_polling::store::{RedisOptions, RedisStore, Store, TargetName, TenureStore};
 use tenure_polling::{Poll, Poller};
 use tokio::signal::unix::{SignalKind, signal};
@@ -87,8 +87,7 @@ pub(crate) fn run(orders: Orders) -> Result<()> {
 async fn poll_with<S: Store>(store: S, orders: &Orders) -> Result<()> {
     let mut stop = signal(SignalKind::terminate())?;
     let poller = Poller::builder(store)
-        .group(orders.group.clone())
-        .targets(Fixed::new((0..orders.targets).map(target_name)))
+        .targets(FixedSource::new((0..orders.targets).map(target_name)))
         .ttl(Duration::from_millis(orders.ttl_ms))
         .every(Duration::from_millis(orders.every_ms))
         .concurrency(orders.concurrency)

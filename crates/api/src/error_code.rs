@@ -178,11 +178,11 @@ codes! {
     /// The lease is already draining.
     AlreadyDraining = "already_draining", 409, 1, Never,
         "a second drain",
-        "nothing is to be done; revive takes the drain back";
+        "no action is needed; revive cancels the drain";
     /// The lease is not draining.
     NotDraining = "not_draining", 409, 1, Never,
         "a revive without a drain, or of a lease that an open connection keeps",
-        "nothing is to be done; read the lease for its state";
+        "no action is needed; read the lease for its state";
     /// A permanent lease has no heartbeat and cannot drain.
     PermanentLease = "permanent_lease", 409, 1, Never,
         "a heartbeat, drain or revive of a lease with ttl 0",

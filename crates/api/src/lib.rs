@@ -46,9 +46,10 @@ pub use polling::{
 };
 pub use pool::{Pool, PoolList, PoolSize, RemovePool};
 pub use registration::{
-    AdminRegistration, BrowseQuery, Browsed, DaemonStatus, Register, Registered, Registration,
-    RegistrationCounts, RegistrationDrained, RegistrationHeartbeat, RegistrationRenewed, RegistrationRevived,
-    ResolveQuery, Resolved, ServiceRecord, Sighting, SightingKind, Txt, UnregisterQuery, Unregistered,
+    AdminRegistration, BrowseQuery, Browsed, DaemonStatus, DiscoveryEvent, DiscoveryEventKind, Register,
+    Registered, Registration, RegistrationCounts, RegistrationDrained, RegistrationHeartbeat,
+    RegistrationRenewed, RegistrationRevived, ResolveQuery, Resolved, ServiceRecord, Txt, UnregisterQuery,
+    Unregistered,
 };
 pub use resource::{Check, CheckAnswer, Resource, ResourceList, ResourceQuery};
 pub use session::{

@@ -8,7 +8,7 @@ use crate::error::{Error, Lost};
 use crate::event::{Event, EventsQuery, Lagged};
 use crate::lease::{Acquire, Amend, HolderCall, Lease, LeaseList, LeaseQuery, OperatorCall, Renewed};
 use crate::pool::{Pool, PoolList};
-use crate::registration::{Register, Registration, RegistrationRenewed, ServiceRecord, Sighting};
+use crate::registration::{DiscoveryEvent, Register, Registration, RegistrationRenewed, ServiceRecord};
 use crate::resource::{Check, CheckAnswer};
 use crate::status::Status;
 use crate::story::{Story, WhyQuery};
@@ -221,7 +221,7 @@ macro_rules! answers {
             /// To `heartbeat` of a registration.
             RegistrationRenewed(RegistrationRenewed),
             /// Of a `browse` or `subscribe`.
-            Sighting(Sighting),
+            Discovery(DiscoveryEvent),
             /// The request was not carried out.
             Error(Error),
         }
@@ -245,7 +245,7 @@ macro_rules! answers {
                         map.end()
                     })+
                     Answer::RegistrationRenewed(body) => Whole { body, tag }.serialize(serializer),
-                    Answer::Sighting(body) => Whole { body, tag }.serialize(serializer),
+                    Answer::Discovery(body) => Whole { body, tag }.serialize(serializer),
                     Answer::Error(body) => Whole { body, tag }.serialize(serializer),
                 }
             }
@@ -542,7 +542,7 @@ impl<'de> Visitor<'de> for AnswerVisitor {
             } else if renewed {
                 RegistrationRenewed::deserialize(whole).map(Answer::RegistrationRenewed)
             } else {
-                Sighting::deserialize(whole).map(Answer::Sighting)
+                DiscoveryEvent::deserialize(whole).map(Answer::Discovery)
             };
             answer = Some(read.map_err(A::Error::custom)?);
         }
@@ -780,15 +780,15 @@ mod tests {
 
         let error = Error::new(crate::ErrorCode::StaleEpoch, "no").with("current", 4).lost();
         let renewed = RegistrationRenewed { renewed: "0a1b2c3d".to_owned(), lease: 90, draining: false };
-        let gone = Sighting {
-            event: crate::SightingKind::Removed,
+        let gone = DiscoveryEvent {
+            event: crate::DiscoveryEventKind::Removed,
             service: ServiceRecord::named("a.b", "_http._tcp"),
         };
         for answer in [
             Answer::Error(error),
             Answer::Stopped(Tag::number(4)),
             Answer::RegistrationRenewed(renewed),
-            Answer::Sighting(gone),
+            Answer::Discovery(gone),
         ] {
             let said = AnswerLine { answer, tag: Some(Tag::Text("x".to_owned())) };
             let text = serde_json::to_string(&said).expect("a line");

@@ -55,7 +55,7 @@ pub enum GroupState {
     /// The group had targets and has no poller any more. The daemon forgets it a day after its last target became
     /// unowned.
     Abandoned,
-    /// The daemon knows no poller and no target of the group.
+    /// The daemon has no poller and no target of the group.
     Unknown,
 }
 

@@ -295,7 +295,7 @@ pub struct Resolved {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum SightingKind {
+pub enum DiscoveryEventKind {
     /// A service appeared.
     Found,
     /// Host, port, addresses and TXT record of a service are known, or changed.
@@ -307,9 +307,9 @@ pub enum SightingKind {
 /// Event about a service on the network.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Sighting {
+pub struct DiscoveryEvent {
     /// Kind of the event.
-    pub event: SightingKind,
+    pub event: DiscoveryEventKind,
     /// The service.
     pub service: ServiceRecord,
 }
@@ -325,7 +325,7 @@ pub enum Browsed {
         found: ServiceRecord,
     },
     /// A service disappeared.
-    Seen(Sighting),
+    Seen(DiscoveryEvent),
 }
 
 impl ServiceRecord {

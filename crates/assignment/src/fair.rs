@@ -1,29 +1,29 @@
 //! Balance with few moves: the poller that holds a target keeps it, unless it has too many or another has too few.
-//! Affinity decides who gets what is free, and which targets go.
+//! Affinity decides which member gets an unowned target, and which targets move.
 
 use crate::hash::{Hash, Score, weighted, xxh64};
 use crate::{Member, Target, by_name};
 use core::cmp::Reverse;
 use std::collections::HashMap;
 
-/// What a member may and should hold of `n` targets, by its weight.
+/// How many targets a member may and should hold, by its weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
-    /// Its fair share, rounded down.
+    /// The fair share, rounded down.
     pub floor: usize,
-    /// Its fair share, rounded up.
+    /// The fair share, rounded up.
     pub ceil: usize,
-    /// Never more than this: `max(ceil(share), floor(1.1 share))`.
+    /// The most targets that the member keeps: `max(ceil(share), floor(1.1 share))`.
     pub cap: usize,
-    /// Less than this, and it is given what others have more of: `min(floor(share), ceil(0.9 share))`, the cap
-    /// mirrored. A looser bound would let small shares drift apart until a cap falls and many must move at once.
-    pub hungry_below: usize,
+    /// A member with fewer targets than this gets targets of other members: `min(floor(share), ceil(0.9 share))`. With a
+    /// lower bound, small shares would drift apart until a cap falls and many targets must move at once.
+    pub underloaded_below: usize,
 }
 
-/// Beside members that are not new, what moves for those that are: one part in so many of one share.
+/// If some members are not new, one share divided by this moves to all new members together.
 const NEW_PART: usize = 10;
 
-/// The share of each weight in `n` targets. Without any weight nobody gets anything.
+/// The share of each weight in `n` targets. If the weights are all 0, so are the shares.
 #[must_use]
 pub fn shares(weights: impl IntoIterator<Item = u32> + Clone, n: usize) -> Vec<Share> {
     let total: u128 = weights.clone().into_iter().map(u128::from).sum::<u128>().max(1);
@@ -33,19 +33,20 @@ pub fn shares(weights: impl IntoIterator<Item = u32> + Clone, n: usize) -> Vec<S
         let ceil = product.div_ceil(total) as usize;
         let tenth_more = (11 * product / (10 * total)) as usize;
         let tenth_less = (9 * product).div_ceil(10 * total) as usize;
-        Share { floor, ceil, cap: ceil.max(tenth_more), hungry_below: floor.min(tenth_less) }
+        Share { floor, ceil, cap: ceil.max(tenth_more), underloaded_below: floor.min(tenth_less) }
     };
     weights.into_iter().map(of).collect()
 }
 
-/// Names in one order, loads, and who holds what while it is being worked out.
+/// The members in one order, their loads, and the assignment so far.
 struct Balance<'a> {
     members: &'a [Member<'a>],
     targets: &'a [Target<'a>],
     shares: Vec<Share>,
-    /// New, beside members that are not.
+    /// The member is new and another is not.
     is_held_back: Vec<bool>,
-    /// Most that each keeps: its cap. Those that are held back count for nothing in what the others keep.
+    /// The most targets that each member keeps: its cap, or its cap without the members that are held back if that is
+    /// higher.
     keeps: Vec<usize>,
     /// Members in order of name, each name once.
     order: Vec<usize>,
@@ -78,13 +79,14 @@ pub(crate) fn balance(members: &[Member<'_>], targets: &[Target<'_>]) -> Vec<Opt
         load: vec![0; members.len()],
     };
     balance.keep_what_is_held();
-    // What is free feeds before anything moves for it, and what moves to the hungry need not move for a cap: the
-    // fewest moves. It also makes what remains of a plan, once a part is done, the plan of those who look then.
+    // Unowned targets go to underloaded members before any target moves, and a target that moves to an underloaded
+    // member need not move because of a cap: the fewest moves. It also keeps the plan stable: after a part of the moves,
+    // the same function computes the rest of them.
     if takes_any {
-        balance.place_what_is_free();
-        balance.feed_the_hungry();
-        balance.let_go_what_is_too_much();
-        balance.place_what_is_free();
+        balance.place_unowned();
+        balance.fill_underloaded();
+        balance.drop_above_cap();
+        balance.place_unowned();
     }
     balance.assigned
 }
@@ -105,9 +107,9 @@ impl Balance<'_> {
         }
     }
 
-    /// What is above a member's cap, which is 0 without a weight: what has the least affinity to it goes first; what an
-    /// operator pinned stays.
-    fn let_go_what_is_too_much(&mut self) {
+    /// Takes from each member what is above its cap, which is 0 without a weight: the targets with the least affinity
+    /// first, never a pinned one.
+    fn drop_above_cap(&mut self) {
         let held = self.movable();
         for (member, mut going) in held.into_iter().enumerate() {
             let surplus = self.load[member].saturating_sub(self.keeps[member]);
@@ -122,7 +124,7 @@ impl Balance<'_> {
         }
     }
 
-    /// What each member has and no operator pinned.
+    /// The targets of each member that are not pinned.
     fn movable(&self) -> Vec<Vec<usize>> {
         let mut held = vec![Vec::new(); self.members.len()];
         for (index, member) in self.assigned.iter().enumerate() {
@@ -133,11 +135,11 @@ impl Balance<'_> {
         held
     }
 
-    /// Each free target goes to the member it prefers among the hungry, else among those below their share, else
-    /// below their cap.
-    fn place_what_is_free(&mut self) {
+    /// Each unowned target goes to the member that it prefers among the underloaded ones, else among those below their
+    /// share, else among those below their cap.
+    fn place_unowned(&mut self) {
         let limits: [fn(&Share) -> usize; 4] =
-            [|share| share.hungry_below, |share| share.floor, |share| share.ceil, |share| share.cap];
+            [|share| share.underloaded_below, |share| share.floor, |share| share.ceil, |share| share.cap];
         let mut free: Vec<usize> =
             (0..self.targets.len()).filter(|index| self.assigned[*index].is_none()).collect();
         free.sort_by_cached_key(|&index| (xxh64(self.targets[index].name, ""), self.targets[index].name));
@@ -152,20 +154,20 @@ impl Balance<'_> {
         }
     }
 
-    /// Who is far below its share gets as much as makes it not so: from those above their caps first, then from those
-    /// above their shares, then from those with a part of one more.
-    fn feed_the_hungry(&mut self) {
+    /// Each underloaded member gets targets until it is not underloaded any more: of members above their caps first,
+    /// then of those above their shares rounded up, then of those above their shares rounded down.
+    fn fill_underloaded(&mut self) {
         let limits: [fn(&Share) -> usize; 3] = [|share| share.cap, |share| share.ceil, |share| share.floor];
-        // Only grows: what has left a member is passed over.
+        // Only grows: `offered` skips targets that have left a member.
         let mut held = self.movable();
         for turn in 0..self.order.len() {
             let member = self.order[turn];
             for limit in limits {
-                if !self.is_fed(member) {
+                if !self.is_filled(member) {
                     break;
                 }
                 for (index, donor) in self.offered(&held, member, limit) {
-                    if !self.is_fed(member) {
+                    if !self.is_filled(member) {
                         break;
                     }
                     if self.load[donor] > limit(&self.shares[donor]) {
@@ -179,26 +181,26 @@ impl Balance<'_> {
         }
     }
 
-    /// Whether others' targets move to it. Those that are held back share one small part: what new members that died hold
-    /// counts while they are listed, and comes to the next one when they are not, so that a poller that dies again and
-    /// again costs the same few targets.
-    fn is_fed(&self, member: usize) -> bool {
-        let Share { floor, hungry_below, .. } = self.shares[member];
+    /// Whether targets of other members move to this one. Members that are held back share one small part. The targets of
+    /// a new member that died count while it is listed and go to the next new member afterwards, so that a poller that
+    /// dies again and again costs the same few targets.
+    fn is_filled(&self, member: usize) -> bool {
+        let Share { floor, underloaded_below, .. } = self.shares[member];
         if !self.is_held_back[member] {
-            return self.load[member] < hungry_below;
+            return self.load[member] < underloaded_below;
         }
         let held_back = self.load.iter().zip(&self.is_held_back).filter(|(_, is_held_back)| **is_held_back);
         held_back.map(|(load, _)| load).sum::<usize>() < floor / NEW_PART
     }
 
-    /// What members above a limit have, with who has it, greatest affinity to another first.
+    /// The targets of members above a limit, each with its member, the greatest affinity to `to` first.
     fn offered(&self, held: &[Vec<usize>], to: usize, limit: fn(&Share) -> usize) -> Vec<(usize, usize)> {
         let rich = |donor: &usize| *donor != to && self.load[*donor] > limit(&self.shares[*donor]);
         let mut offered = Vec::new();
         for donor in (0..self.members.len()).filter(rich) {
             offered.extend(held[donor].iter().filter(|index| self.assigned[**index] == Some(donor)));
         }
-        // In one order for every poller: the place tells targets of one name apart.
+        // The same order at every poller; the position distinguishes targets of the same name.
         offered.sort_unstable();
         offered.dedup();
         self.sort_by_affinity(&mut offered, to);
@@ -230,12 +232,12 @@ impl Balance<'_> {
         best.map(|(_, member)| member)
     }
 
-    /// Greatest affinity first.
+    /// The greatest affinity first.
     fn sort_by_affinity(&self, indexes: &mut [usize], member: usize) {
         indexes.sort_by_cached_key(|&index| (Reverse(self.score(index, member)), self.targets[index].name));
     }
 
-    /// Affinity of the target, whatever the member's weight: a weight of 0 has affinities too.
+    /// The affinity of the target to the member. A weight of 0 counts as 1 here.
     fn score(&self, index: usize, member: usize) -> Score {
         let member = Member { weight: self.members[member].weight.max(1), ..self.members[member] };
         Hash::Xxh64.score(&member, self.targets[index].name)

@@ -1,20 +1,20 @@
-//! Affinity of a target to a poller, as a number that every implementation in every language can compute.
+//! The affinity of a target to a poller: a number that any implementation in any language can compute.
 
 use crate::Member;
 use twox_hash::XxHash64;
 
-/// Which function decides what a target prefers.
+/// The hash function that decides which member a target prefers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Hash {
-    /// XXH64 (seed 0) over target, a zero byte, poller; with weights, a load cap and few moves.
+    /// XXH64 (seed 0) over the target, a zero byte and the poller; with weights, a load cap and few moves.
     #[default]
     Xxh64,
-    /// FNV-1a, 64 bits, over poller and target without anything between: what older programs compute. No weights, no
-    /// cap; sequential ids pile up on one poller.
+    /// FNV-1a (64 bits) over the poller and the target without a separator, as older programs compute it. Has no weights
+    /// and no load cap; targets with sequential names go to the same poller.
     Fnv1a,
 }
 
-/// A score that can be compared: the greater is preferred.
+/// A score. A target prefers the member with the greatest one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Score(u64);
 
@@ -27,7 +27,7 @@ impl Hash {
     }
 }
 
-/// Names together that are hashed where they stand: nearly all.
+/// Names of up to this length together are hashed without an allocation.
 const BYTES_MAX: usize = 256;
 
 /// XXH64 with seed 0 over `target`, 0x00, `poller`.
@@ -46,7 +46,7 @@ pub(crate) fn xxh64(target: &str, poller: &str) -> u64 {
     XxHash64::oneshot(0, &bytes)
 }
 
-/// FNV-1a, 64 bits, over the pieces as if they were one.
+/// FNV-1a, 64 bits, over the concatenated pieces.
 pub(crate) fn fnv1a(pieces: &[&[u8]]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

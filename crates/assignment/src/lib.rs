@@ -1,9 +1,9 @@
-//! Who should poll what. A pure function of pollers, targets and what is held now: everybody who sees the same
-//! computes the same, in whatever order it is listed, and nothing has to be agreed on. Who *does* poll what is
-//! decided by leases, never here.
+//! The assignment of targets to pollers: a pure function of the pollers, the targets and the current holders. Pollers
+//! that see the same group compute the same assignment, whatever the order of its members and targets, so that they
+//! need no agreement. Leases decide which poller *does* poll a target; this crate does not.
 //!
-//! [`assign`] balances by weight and moves as little as it can; [`rank`] says who tries an orphan first;
-//! [`Hash::Fnv1a`] is the function of older programs that share a Redis with ours.
+//! [`assign`] balances by weight with few moves; [`rank`] is the order in which pollers try an unowned target;
+//! [`Hash::Fnv1a`] is the function of older programs that share a Redis with Tenure.
 
 mod fair;
 mod hash;
@@ -15,34 +15,35 @@ use core::cmp::Reverse;
 use fair::balance;
 use hash::Score;
 
-/// A poller, as far as assignment goes.
+/// A poller, as the assignment sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member<'a> {
-    /// Its name; hashed.
+    /// The name, which is hashed.
     pub name: &'a str,
-    /// How much it takes beside the others. 0: it gives away what it has and gets nothing.
+    /// The relative weight. With 0 the member hands over its targets and gets none.
     pub weight: u32,
-    /// It has not shown yet that it lasts. Beside members that have, few targets move for all that are new: a tenth of
-    /// one share. What is nobody's, or has to move anyway, goes to it like to any other.
+    /// Whether the member has not lived for a ttl yet. If another member has, only a tenth of one share moves to all new
+    /// members together. Targets that are unowned, or have to move anyway, go to a new member as to any other.
     pub is_new: bool,
 }
 
-/// A target and who polls it now.
+/// A target and its current poller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Target<'a> {
-    /// Its name; hashed.
+    /// The name, which is hashed.
     pub name: &'a str,
-    /// Who polls it; names that are no member's count as nobody.
+    /// The name of the poller that holds it. A name that is not in `members` counts as `None`.
     pub held_by: Option<&'a str>,
-    /// Who is to poll it by an operator's word, as long as that one is a member with a weight.
+    /// The name of the poller to which an operator pinned it. Without effect if that is not a member with a weight.
     pub pinned_to: Option<&'a str>,
 }
 
-/// Who should poll each target: for each of `targets`, in their order, the position in `members` or `None` where
-/// no member takes any. Neither order makes a difference to who gets what, but that with [`Hash::Fnv1a`] the first
-/// listed of equal hashes wins, as in older programs.
+/// Assigns each target to a member. Returns one position in `members` per target, in the order of `targets`; `None` if
+/// no member takes the target.
 ///
-/// A member that is listed twice counts once, with the greater weight; a target that is listed twice counts twice.
+/// The order of both lists does not change the assignment. The exception is [`Hash::Fnv1a`]: of members with equal
+/// hashes it prefers the first in the list, as older programs do. A member that is listed twice counts once, with the
+/// greater weight; a target that is listed twice counts twice.
 #[must_use]
 pub fn assign(hash: Hash, members: &[Member<'_>], targets: &[Target<'_>]) -> Vec<Option<usize>> {
     match hash {
@@ -51,8 +52,8 @@ pub fn assign(hash: Hash, members: &[Member<'_>], targets: &[Target<'_>]) -> Vec
     }
 }
 
-/// How many members would be asked for the target before this one: 0 for the one it prefers, the number of members
-/// for one who is none. Loads are not looked at: this is the order in which an orphan is tried for.
+/// How many members come before the member `name` in the order in which they try an unowned target: 0 for the preferred
+/// member, the number of members if `name` is not a member. Ignores loads.
 #[must_use]
 pub fn rank(hash: Hash, members: &[Member<'_>], target: &str, name: &str) -> usize {
     let Some(own) = members.iter().position(|member| member.name == name) else { return members.len() };
@@ -68,8 +69,8 @@ pub fn rank(hash: Hash, members: &[Member<'_>], target: &str, name: &str) -> usi
     members.iter().enumerate().filter(is_before).count()
 }
 
-/// Positions of members in order of name, so that no order of input matters. Of those with one name, the one with the
-/// greatest weight: two runs of a poller are one poller.
+/// Positions of members in order of name, so that the order of the input has no effect. Of members with the same name,
+/// the one with the greatest weight: two runs of a poller are one poller.
 fn by_name(members: &[Member<'_>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by_key(|&position| (members[position].name, Reverse(members[position].weight)));
@@ -77,7 +78,7 @@ fn by_name(members: &[Member<'_>]) -> Vec<usize> {
     order
 }
 
-/// The member with the highest hash, without weights or loads; the first listed of equals.
+/// The member with the highest hash, without weights or loads; of equal hashes the first in the list.
 fn first_choice(members: &[Member<'_>], target: &str) -> Option<usize> {
     let mut best: Option<(Score, usize)> = None;
     for (position, member) in members.iter().enumerate() {

@@ -1,12 +1,11 @@
-//! A bundle: several resources together, or none of them. Nobody waits holding half of what it needs, so
-//! that those who need overlapping bundles cannot wait for each other for ever.
+//! A bundle: several resources together, or none of them. A request that waits holds nothing, so holders of overlapping
+//! bundles cannot deadlock.
 
 use std::error::Error;
 use std::time::Duration;
 use tenure_client::{Client, Endpoint};
 
-/// Seats philosophers around a table; each needs the forks to the left and to the right. Says how often they
-/// ate in all.
+/// The dining philosophers: each needs the forks to the left and to the right. Returns the number of meals.
 pub(crate) async fn dine(
     client: &Client,
     seats: u32,

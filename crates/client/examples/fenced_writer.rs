@@ -1,25 +1,25 @@
-//! A fenced writer: a store that compares fences refuses a holder of the past, even one that does not know
-//! yet that it lost: it was paused, its machine slept, its clock stood still.
+//! A fenced writer: a store that compares fencing tokens rejects writes of a former holder, even if the holder does not
+//! know yet that it lost the lease, because its process was paused or its machine was suspended.
 
 use rusqlite::{Connection, params};
 use std::error::Error;
 use std::time::Duration;
 use tenure_client::{Client, Endpoint, api};
 
-/// A store that guards its writes.
+/// A store that rejects writes with an old fencing token.
 pub(crate) struct Store {
     database: Connection,
 }
 
-/// A write by somebody who is not the holder any more.
+/// The error of a write by a former holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stale {
-    /// The fence that was presented.
+    /// The fencing token of the write.
     pub(crate) presented: u64,
 }
 
 impl Store {
-    /// An empty store.
+    /// Creates an empty store.
     pub(crate) fn new() -> rusqlite::Result<Self> {
         let database = Connection::open_in_memory()?;
         database.execute_batch(
@@ -29,8 +29,7 @@ impl Store {
         Ok(Self { database })
     }
 
-    /// Writes if no later holder has written. Comparing and writing are one statement: nothing can come
-    /// between them.
+    /// Writes, unless a later holder has written. One statement compares and writes, so no other write can come between.
     pub(crate) fn write(&self, entry: &str, fence: u64) -> rusqlite::Result<Result<(), Stale>> {
         let changed = self.database.execute(
             "UPDATE ledger SET entry = ?1, fence = ?2 WHERE id = 1 AND fence <= ?2",
@@ -39,14 +38,14 @@ impl Store {
         Ok(if changed == 1 { Ok(()) } else { Err(Stale { presented: fence }) })
     }
 
-    /// What was written last.
+    /// Returns the last entry.
     pub(crate) fn entry(&self) -> rusqlite::Result<String> {
         self.database.query_row("SELECT entry FROM ledger WHERE id = 1", [], |row| row.get(0))
     }
 }
 
-/// Two holders one after the other; the first writes again when it is too late. Gives what the store says to
-/// that, and what stands in it in the end.
+/// Runs two holders one after the other; the first writes again after it lost the lease. Returns the outcome of that
+/// write and the last entry.
 pub(crate) async fn run(
     client: &Client,
 ) -> Result<(Result<(), Stale>, String), Box<dyn Error + Send + Sync>> {
@@ -57,15 +56,15 @@ pub(crate) async fn run(
     store.write("by the first", first.fence())?.map_err(|stale| format!("{stale:?}"))?;
     let old_fence = first.fence();
 
-    // An operator takes the lease away; the first holder is told and stops, so that the second need not wait
-    // for the end of its promise.
+    // An operator revokes the lease. The first holder confirms that it has stopped, so the second need not wait for the end
+    // of the validity.
     client.revoke(first.lease_id(), &api::OperatorCall::default()).await?;
     first.stopped().await?;
 
     let second = hold("second").acquire().await?;
     store.write("by the second", second.fence())?.map_err(|stale| format!("{stale:?}"))?;
 
-    // A write of the first holder that was on its way all the time.
+    // A delayed write of the first holder.
     let late = store.write("by the first, too late", old_fence)?;
     second.release().await?;
     Ok((late, store.entry()?))

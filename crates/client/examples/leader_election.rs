@@ -1,22 +1,22 @@
-//! A leader: of many candidates one leads, and when it stops or dies the next takes over.
+//! Leader election: one of several candidates leads; when it stops or dies, the next one takes over.
 
 use std::error::Error;
 use std::time::Duration;
-use tenure_client::{Client, Endpoint, Standing};
+use tenure_client::{Client, Endpoint, GuardStatus};
 use tokio_util::sync::CancellationToken;
 
-/// One term of office.
+/// The term of one leader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Term {
-    /// Who led.
+    /// The name of the leader.
     pub(crate) leader: String,
-    /// Rises with every leader: stores refuse those of the past by it.
+    /// The fencing token: rises with every leader, so that a store can reject writes of former leaders.
     pub(crate) fence: u64,
-    /// Authority was lost before the leader stepped down.
+    /// Whether the lease was lost before the leader stepped down.
     pub(crate) lost: bool,
 }
 
-/// Stands for election and leads until told to step down, or until authority is lost.
+/// Waits to be elected, and leads until `step_down` is cancelled or the lease is lost.
 pub(crate) async fn stand(
     client: &Client,
     name: &str,
@@ -31,18 +31,18 @@ pub(crate) async fn stand(
         .acquire()
         .await?;
     let lost = guard.token();
-    // Here a leader leads; what it does ends with whichever comes first.
+    // The work of the leader runs here. It must stop at the first of the two.
     tokio::select! {
         () = step_down.cancelled() => {}
         () = lost.cancelled() => {}
     }
-    let lost = matches!(guard.state().standing, Standing::Lost(_));
+    let lost = matches!(guard.state().status, GuardStatus::Lost(_));
     let term = Term { leader: name.to_owned(), fence: guard.fence(), lost };
     guard.stopped().await?;
     Ok(term)
 }
 
-/// Who leads now; `None` while nobody does.
+/// Returns the name of the leader; `None` if no candidate leads.
 pub(crate) async fn leader(client: &Client) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
     Ok(client.resource("example/leader").await?.holder)
 }

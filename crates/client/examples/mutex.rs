@@ -1,4 +1,4 @@
-//! A mutex across processes: of all who hold the same resource, one at a time.
+//! A mutex across processes: one holder of the resource at a time.
 
 use std::error::Error;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use tenure_client::{Client, Endpoint};
 
-/// Adds one to the number in a file, as often as told. Without the lease, two of these would lose counts.
+/// Adds one to the number in a file, `times` times. Without the lease, two processes would lose counts.
 pub(crate) async fn count(
     client: &Client,
     file: &Path,
@@ -20,9 +20,9 @@ pub(crate) async fn count(
             .acquire()
             .await?;
         let number: u64 = fs::read_to_string(file)?.trim().parse()?;
-        // A holder that waits in between lets others in, if nothing keeps them out.
+        // Without the lease, another process could write here.
         tokio::task::yield_now().await;
-        // The last moment at which it can be known that nobody else writes.
+        // Check as late as possible that no other process writes.
         if guard.is_held() {
             fs::write(file, (number + 1).to_string())?;
         }

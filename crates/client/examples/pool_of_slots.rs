@@ -1,4 +1,4 @@
-//! A pool: at most so many at a time, whichever.
+//! A semaphore: each worker holds any one slot of a pool.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tenure_client::{Client, Endpoint};
 
-/// Lets workers each take a slot of a pool, and says how many had one at the same time at most.
+/// Starts workers that each take a slot of a pool. Returns the highest number of workers at the same time.
 pub(crate) async fn work(
     client: &Client,
     slots: u32,
@@ -24,7 +24,7 @@ pub(crate) async fn work(
                 .wait(Duration::from_secs(60))
                 .acquire()
                 .await?;
-            // `guard.resources()` says which slot it is, such as `example/slots/2`.
+            // `guard.resources()` names the slot, such as `example/slots/2`.
             let now = working.fetch_add(1, Ordering::SeqCst) + 1;
             most.fetch_max(now, Ordering::SeqCst);
             tokio::task::yield_now().await;

@@ -1,11 +1,11 @@
-//! A service that others find by mDNS for as long as it serves: registered, kept by heartbeats, unregistered.
+//! A service that is advertised by mDNS while it runs.
 
 use std::error::Error;
 use std::time::Duration;
 use tenure_client::api::{Browsed, Register, ServiceRecord};
 use tenure_client::{Client, Endpoint, RegistrationEnd};
 
-/// Advertises a service while `serving` goes on. If the registration ends before, says why.
+/// Advertises a service while `serving` runs. Returns the reason if the registration ends before.
 pub(crate) async fn advertise_while(
     client: &Client,
     name: &str,
@@ -22,21 +22,21 @@ pub(crate) async fn advertise_while(
     let keeper = client.keep_registration(&register).await?;
     let end = tokio::select! {
         () = serving => None,
-        // Nothing passing comes here, a restart of the daemon least of all.
+        // Only a permanent end. The keeper survives outages and restarts of the daemon.
         end = keeper.ended() => Some(end),
     };
     keeper.unregister().await?;
     Ok(end)
 }
 
-/// Everybody who serves the same.
+/// Returns all services of the same type.
 pub(crate) async fn others(client: &Client) -> Result<Vec<ServiceRecord>, Box<dyn Error + Send + Sync>> {
-    let mut sightings = client.browse(Some("_http._tcp"), Duration::from_secs(1)).await?;
+    let mut stream = client.browse(Some("_http._tcp"), Duration::from_secs(1)).await?;
     let mut services: Vec<ServiceRecord> = Vec::new();
-    while let Some(seen) = sightings.next().await? {
+    while let Some(seen) = stream.next().await? {
         let service = match &seen {
             Browsed::Found { found } => found,
-            Browsed::Seen(sighting) => &sighting.service,
+            Browsed::Seen(event) => &event.service,
         };
         services.retain(|known| known.name != service.name);
         if let Browsed::Found { found } = seen {
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let endpoint: Endpoint = std::env::var("TENURE_ENDPOINT")?.parse()?;
     let client = Client::builder(endpoint).build()?;
     let serving = async {
-        // A server would accept connections here; this one looks around once.
+        // A server would accept connections here; this one browses once.
         let _ = others(&client).await;
     };
     match advertise_while(&client, "An Example", 8080, serving).await? {

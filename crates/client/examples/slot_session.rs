@@ -34,7 +34,7 @@ async fn keep(client: &Client, session: &SlotSession) -> CallError {
         match client.heartbeat_slot_session(&session.session_id, session.epoch).await {
             Ok(renewed) => next = sent.after(Duration::from_secs(renewed.next_heartbeat_in)),
             Err(error) if error.lost() => return error,
-            // One packet that was lost ends nothing: the ttl is longer than several heartbeats.
+            // A lost packet does not end the session: the ttl is longer than several heartbeats.
             Err(error) => next = sent.after(error.retry_after().unwrap_or(Duration::from_millis(500))),
         }
     }

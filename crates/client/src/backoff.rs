@@ -4,9 +4,9 @@ use core::time::Duration;
 
 /// A source of jitter; the same seed gives the same sequence.
 #[derive(Clone, Debug)]
-pub struct Scatter(u64);
+pub struct Jitter(u64);
 
-impl Scatter {
+impl Jitter {
     /// Creates a source from a seed.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
@@ -46,27 +46,27 @@ pub struct Backoff {
     first: Duration,
     longest: Duration,
     pause: Duration,
-    scatter: Scatter,
+    jitter: Jitter,
 }
 
 impl Backoff {
     /// Creates pauses from `first` to `longest`.
     #[must_use]
     pub fn new(first: Duration, longest: Duration) -> Self {
-        Self::with_scatter(first, longest, Scatter::from_system())
+        Self::with_jitter(first, longest, Jitter::from_system())
     }
 
     /// Creates pauses with a given source of jitter.
     #[must_use]
-    pub fn with_scatter(first: Duration, longest: Duration, scatter: Scatter) -> Self {
-        Self { first, longest, pause: first, scatter }
+    pub fn with_jitter(first: Duration, longest: Duration, jitter: Jitter) -> Self {
+        Self { first, longest, pause: first, jitter }
     }
 
     /// The pause before the next retry.
     pub fn next_pause(&mut self) -> Duration {
         let pause = self.pause.min(self.longest);
         self.pause = pause.saturating_mul(2);
-        self.scatter.around(pause, 2)
+        self.jitter.around(pause, 2)
     }
 
     /// Restarts with the first pause.
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest_and_begin_again() {
         let (first, longest) = (Duration::from_millis(100), Duration::from_millis(450));
-        let mut backoff = Backoff::with_scatter(first, longest, Scatter::from_seed(1));
+        let mut backoff = Backoff::with_jitter(first, longest, Jitter::from_seed(1));
         for middle in [100, 200, 400, 450, 450] {
             let pause = backoff.next_pause().as_millis();
             assert!(pause >= middle / 2 && pause <= middle * 3 / 2, "{pause} around {middle}");
@@ -92,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn scatter_stays_in_its_part_and_depends_on_the_seed_alone() {
+    fn jitter_stays_in_its_part_and_depends_on_the_seed_alone() {
         let second = Duration::from_secs(1);
         let draw = |seed| {
-            let mut scatter = Scatter::from_seed(seed);
-            (0..1000).map(|_| scatter.around(second, 10)).collect::<Vec<_>>()
+            let mut jitter = Jitter::from_seed(seed);
+            (0..1000).map(|_| jitter.around(second, 10)).collect::<Vec<_>>()
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));

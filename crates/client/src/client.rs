@@ -13,7 +13,7 @@ use crate::bytes_stream::ByteStream;
 use crate::clock::BootInstant;
 use crate::endpoint::{Endpoint, Endpoints};
 use crate::error::{CallError, Cause};
-use crate::fail_over::Told;
+use crate::failover::KnownFailover;
 use crate::nodes::{Asking, Nodes};
 use crate::operation::{is_change, operation_id, takes_operation_id};
 use crate::transport::{Connector, Identity, Patience, Peer, PeerCheck, Request, TlsSetup, Transport};
@@ -28,10 +28,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Default limit for opening a connection.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// Default limit for an answer; the wait of a request comes on top.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// Default timeout for opening a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Default timeout of a request; the wait of a request comes on top.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -51,7 +51,7 @@ pub struct Client {
 struct Shared {
     nodes: Nodes,
     holder: String,
-    told: Told,
+    failover: KnownFailover,
 }
 
 /// Builds a [`Client`].
@@ -61,8 +61,8 @@ pub struct ClientBuilder {
     ca_pem: Option<Vec<u8>>,
     identity: Option<Identity>,
     holder: Option<String>,
-    connect_limit: Duration,
-    answer_limit: Duration,
+    connect_timeout: Duration,
+    request_timeout: Duration,
     check: Option<PeerCheck>,
 }
 
@@ -141,18 +141,17 @@ impl ClientBuilder {
         self
     }
 
-    /// Limits how long opening a connection may take [default: 5 s].
+    /// Sets the timeout for opening a connection [default: 5 s].
     #[must_use]
-    pub fn connect_limit(mut self, limit: Duration) -> Self {
-        self.connect_limit = limit;
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
         self
     }
 
-    /// Limits how long an answer may take [default: 10 s], over all nodes that are tried; the wait of a request comes
-    /// on top.
+    /// Sets the timeout of a request, over all nodes that are tried [default: 10 s]. The wait of a request comes on top.
     #[must_use]
-    pub fn answer_limit(mut self, limit: Duration) -> Self {
-        self.answer_limit = limit;
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
         self
     }
 
@@ -187,12 +186,12 @@ impl ClientBuilder {
         let mut transports = Vec::new();
         for endpoint in self.endpoints.as_slice() {
             let connector =
-                Connector::new(endpoint.clone(), setup.as_ref(), self.connect_limit, self.check.clone())?;
+                Connector::new(endpoint.clone(), setup.as_ref(), self.connect_timeout, self.check.clone())?;
             transports.push(Transport::new(connector, authorization.clone())?);
         }
-        let nodes = Nodes::new(transports, self.answer_limit);
+        let nodes = Nodes::new(transports, self.request_timeout);
         let holder = self.holder.unwrap_or_else(this_process);
-        Ok(Client { shared: Arc::new(Shared { nodes, holder, told: Told::default() }) })
+        Ok(Client { shared: Arc::new(Shared { nodes, holder, failover: KnownFailover::default() }) })
     }
 }
 
@@ -212,8 +211,8 @@ impl Client {
             ca_pem: None,
             identity: None,
             holder: None,
-            connect_limit: CONNECT_LIMIT,
-            answer_limit: ANSWER_LIMIT,
+            connect_timeout: CONNECT_TIMEOUT,
+            request_timeout: REQUEST_TIMEOUT,
             check: None,
         }
     }
@@ -315,8 +314,8 @@ impl Client {
     }
 
     /// What this client knows of its cluster's failover.
-    pub(crate) fn told(&self) -> &Told {
-        &self.shared.told
+    pub(crate) fn known_failover(&self) -> &KnownFailover {
+        &self.shared.failover
     }
 
     pub(crate) fn nodes(&self) -> &Nodes {

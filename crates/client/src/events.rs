@@ -176,7 +176,9 @@ impl Events {
                     stream.leave_node();
                     return Ok(None);
                 }
-                Some(piece) => parser.push(&piece).map_err(|TooLarge| unexpected("a message without end"))?,
+                Some(piece) => parser
+                    .push(&piece)
+                    .map_err(|TooLarge| unexpected("a message that is larger than the limit"))?,
             }
         }
     }

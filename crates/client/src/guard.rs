@@ -7,14 +7,14 @@ mod renewer;
 mod state;
 
 pub use life::GuardState;
-pub use state::{LossReason, Standing};
+pub use state::{GuardStatus, LossReason};
 
 pub(crate) use life::Life;
 pub(crate) use parting::{Farewell, Parting, Voice};
 pub(crate) use renewer::{drive, failed, renew};
 pub(crate) use state::{Core, Observation, Promised, Terms};
 
-use crate::backoff::Scatter;
+use crate::backoff::Jitter;
 use crate::clock::BootInstant;
 use crate::error::CallError;
 use crate::hold::MARGIN;
@@ -78,7 +78,7 @@ impl Guard {
         &self.lease
     }
 
-    /// Its id.
+    /// The lease's id.
     #[must_use]
     pub fn lease_id(&self) -> &str {
         &self.lease.lease_id
@@ -106,7 +106,7 @@ impl Guard {
     /// Whether the holder may act now. Reads the clock, so it is correct even if the background task could not run.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        !matches!(self.state().standing, Standing::Lost(_))
+        !matches!(self.state().status, GuardStatus::Lost(_))
     }
 
     /// The current state.
@@ -131,9 +131,9 @@ impl Guard {
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         let state = self.state();
-        match state.standing {
-            Standing::Lost(_) => Some(Duration::ZERO),
-            Standing::Held | Standing::AtRisk => {
+        match state.status {
+            GuardStatus::Lost(_) => Some(Duration::ZERO),
+            GuardStatus::Held | GuardStatus::AtRisk => {
                 state.valid_until.map(|until| until.since(BootInstant::now()))
             }
         }
@@ -162,11 +162,11 @@ impl Guard {
     /// # Errors
     /// If the lease had been lost before, or the daemon cannot be reached.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
-        let before = self.state().standing;
+        let before = self.state().status;
         self.part().await?;
         match before {
-            Standing::Held | Standing::AtRisk => Ok(()),
-            Standing::Lost(reason) => Err(ReleaseError::Lost(reason)),
+            GuardStatus::Held | GuardStatus::AtRisk => Ok(()),
+            GuardStatus::Lost(reason) => Err(ReleaseError::Lost(reason)),
         }
     }
 
@@ -228,7 +228,7 @@ impl Guard {
     /// What is to be said at the end, after everything that renews is told to stop.
     fn begin_parting(&mut self) -> Option<(Parting, Farewell)> {
         let parting = self.parting.take()?;
-        let farewell = Farewell::after(&self.state().standing);
+        let farewell = Farewell::after(&self.state().status);
         self.life.lose(LossReason::Released);
         self.life.settle(None);
         match &self.keeping {
@@ -298,7 +298,7 @@ pub(crate) async fn keep_on(
         let valid_ms = renewed.valid_ms.unwrap_or(0);
         promised = Promised { sent, valid_ms, draining: renewed.draining, ..promised };
     }
-    let core = Core::new(terms, Scatter::from_system(), &promised);
+    let core = Core::new(terms, Jitter::from_system(), &promised);
     let life = Arc::new(Life::new(GuardState::held(lease, Some(core.valid_until()))));
     let renewing = renewer::renew_on(connection.clone(), lease.clone(), lost, core, life.clone());
     Ok((life, keeping(tokio::spawn(renewing))))

@@ -3,7 +3,7 @@
 
 mod obtain;
 
-use crate::backoff::Scatter;
+use crate::backoff::Jitter;
 use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::error::CallError;
@@ -21,16 +21,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Default margin that is subtracted from every validity.
 pub(crate) const MARGIN: Duration = Duration::from_millis(50);
-/// Default limit, beyond the wait, for retries of a request whose outcome is unknown.
-const LIMIT: Duration = Duration::from_secs(10);
+/// Default timeout, beyond the wait, for retries of a request whose outcome is unknown.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request for a lease; [`Hold::acquire`] sends it.
-#[must_use = "nothing is asked for before `acquire`"]
+#[must_use = "a hold does nothing until `acquire` is called"]
 pub struct Hold {
     origin: Origin,
     request: Acquire,
     wait: Duration,
-    limit: Duration,
+    retry_timeout: Duration,
     margin: Duration,
 }
 
@@ -59,7 +59,7 @@ impl Client {
     pub async fn guard(&self, lease: Lease) -> Result<Guard, CallError> {
         let resources = core::iter::empty::<String>();
         let hold = Hold::new(Origin::Http(self.clone()), lease.holder.clone(), resources);
-        let deadline = BootInstant::now().after(hold.limit);
+        let deadline = BootInstant::now().after(hold.retry_timeout);
         let parting = Parting::new(Voice::Http(self.clone()), &lease);
         let promised = hold.confirm(self, &lease, deadline).await?;
         Ok(hold.renewed(self.clone(), lease, &promised, parting))
@@ -82,7 +82,7 @@ impl Hold {
     fn new(origin: Origin, holder: String, resources: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let resources = resources.into_iter().map(Into::into).collect();
         let request = Acquire { resources, holder, ..Acquire::default() };
-        Self { origin, request, wait: Duration::ZERO, limit: LIMIT, margin: MARGIN }
+        Self { origin, request, wait: Duration::ZERO, retry_timeout: RETRY_TIMEOUT, margin: MARGIN }
     }
 
     pub(crate) fn under(keeper: Arc<Keeper>, resources: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -126,9 +126,9 @@ impl Hold {
         self
     }
 
-    /// Limits how long to retry, beyond the wait, while the outcome of the request is unknown [default: 10 s].
-    pub fn limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
+    /// Sets how long to retry, beyond the wait, while the outcome of the request is unknown [default: 10 s].
+    pub fn retry_timeout(mut self, timeout: Duration) -> Self {
+        self.retry_timeout = timeout;
         self
     }
 
@@ -158,7 +158,7 @@ impl Hold {
     }
 
     /// Sends the request. While the outcome is unknown (the connection broke, no answer in time) it sends the same
-    /// operation again until the outcome is known or the limit is over, so that there is never a second lease.
+    /// operation again until the outcome is known or the retry timeout is over, so that there is never a second lease.
     ///
     /// If the future is dropped, a lease may remain that is not renewed; it ends after its ttl and grace.
     ///
@@ -187,7 +187,7 @@ impl Hold {
                 "a guard cannot keep a permanent lease: it has no validity".to_owned(),
             ));
         }
-        let deadline = BootInstant::now().after(self.wait.saturating_add(self.limit));
+        let deadline = BootInstant::now().after(self.wait.saturating_add(self.retry_timeout));
         let wait_until = BootInstant::now().after(self.wait);
         loop {
             let Obtained { lease, sent } =
@@ -243,12 +243,12 @@ impl Hold {
     }
 
     fn renewed(&self, client: Client, lease: Lease, promised: &Promised, parting: Parting) -> Guard {
-        let core = Core::new(client.terms(self.margin), Scatter::from_system(), promised);
+        let core = Core::new(client.terms(self.margin), Jitter::from_system(), promised);
         let life = Arc::new(Life::new(GuardState::held(&lease, Some(core.valid_until()))));
         let renewing = renew(client.clone(), lease.lease_id.clone(), core, life.clone(), lease.epoch);
         let (ttl_ms, margin) = (lease.ttl_ms.unwrap_or(promised.valid_ms), self.margin);
         let task = async move {
-            tokio::join!(renewing, client.warn_of_fail_over(Duration::from_millis(ttl_ms), margin));
+            tokio::join!(renewing, client.warn_of_failover(Duration::from_millis(ttl_ms), margin));
         };
         let keeping = Keeping::Renewer(AbortOnDropHandle::new(tokio::spawn(task)));
         Guard::new(lease, life, keeping, parting)
@@ -269,9 +269,9 @@ impl Hold {
     async fn acquire_under(self, keeper: Arc<Keeper>) -> Result<Guard, CallError> {
         self.refuse_terms("the session")?;
         if self.request.grace_ms.is_some() {
-            return Err(CallError::Unsendable("the grace is that of the session".to_owned()));
+            return Err(CallError::Unsendable("the session has its own grace".to_owned()));
         }
-        let deadline = BootInstant::now().after(self.wait.saturating_add(self.limit));
+        let deadline = BootInstant::now().after(self.wait.saturating_add(self.retry_timeout));
         let wait_until = BootInstant::now().after(self.wait);
         let client = keeper.client().clone();
         let Obtained { lease, .. } = obtain::obtain(&client, &self.request, wait_until, deadline).await?;
@@ -283,7 +283,7 @@ impl Hold {
     fn refuse_terms(&self, keeper: &str) -> Result<(), CallError> {
         match self.request.ttl_ms {
             None => Ok(()),
-            Some(_) => Err(CallError::Unsendable(format!("no ttl: the lease is kept by {keeper}"))),
+            Some(_) => Err(CallError::Unsendable(format!("{keeper} has its own ttl"))),
         }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Nodes {
     transports: Vec<Transport>,
     /// Which one answered last, or is next after one that did not.
     preferred: AtomicUsize,
-    answer_limit: Duration,
+    request_timeout: Duration,
 }
 
 /// A call: its request, and what becomes of it when it is made again.
@@ -77,8 +77,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LONGEST: Duration = Duration::from_secs(1);
 
 impl Nodes {
-    pub(crate) fn new(transports: Vec<Transport>, answer_limit: Duration) -> Self {
-        Self { transports, preferred: AtomicUsize::new(0), answer_limit }
+    pub(crate) fn new(transports: Vec<Transport>, request_timeout: Duration) -> Self {
+        Self { transports, preferred: AtomicUsize::new(0), request_timeout }
     }
 
     /// Whether there is more than one.
@@ -228,7 +228,7 @@ impl Nodes {
                 if is_success(opened.status) {
                     return Ok((opened.status, Read::Head(opened)));
                 }
-                transport.finish(opened, self.answer_limit.min(limits.answer)).await?
+                transport.finish(opened, self.request_timeout.min(limits.answer)).await?
             }
         };
         let status = reply.status;
@@ -245,8 +245,8 @@ impl Nodes {
 
     fn limit(&self, patience: Patience) -> Duration {
         match patience {
-            Patience::Longer(by) => self.answer_limit.saturating_add(by),
-            Patience::AtMost(limit) => self.answer_limit.min(limit),
+            Patience::Longer(by) => self.request_timeout.saturating_add(by),
+            Patience::AtMost(limit) => self.request_timeout.min(limit),
         }
     }
 }

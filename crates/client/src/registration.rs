@@ -3,9 +3,9 @@
 
 mod state;
 
-pub use state::{RegistrationEnd, RegistrationStanding, RegistrationState};
+pub use state::{RegistrationEnd, RegistrationState, RegistrationStatus};
 
-use crate::backoff::{Backoff, Scatter};
+use crate::backoff::{Backoff, Jitter};
 use crate::client::Client;
 use crate::clock::{BootInstant, wait_until};
 use crate::error::CallError;
@@ -45,7 +45,7 @@ impl Client {
         let mut asked = register.clone();
         asked.operation_id.get_or_insert_with(operation_id);
         let (sent, registration) = obtain(self, &asked).await?;
-        let core = Core::new(Scatter::from_system(), sent, registration);
+        let core = Core::new(Jitter::from_system(), sent, registration);
         let (publish, state) = watch::channel(core.state().clone());
         let stop = CancellationToken::new();
         let registrant = Registrant { client: self.clone(), asked, core, publish, stop: stop.clone() };
@@ -76,9 +76,9 @@ impl RegistrationKeeper {
     /// Waits for the end and returns its reason.
     pub async fn ended(&self) -> RegistrationEnd {
         let mut state = self.state.clone();
-        let is_over = |state: &RegistrationState| matches!(state.standing, RegistrationStanding::Ended(_));
-        match state.wait_for(is_over).await.map(|state| state.standing.clone()) {
-            Ok(RegistrationStanding::Ended(end)) => end,
+        let is_over = |state: &RegistrationState| matches!(state.status, RegistrationStatus::Ended(_));
+        match state.wait_for(is_over).await.map(|state| state.status.clone()) {
+            Ok(RegistrationStatus::Ended(end)) => end,
             // Nobody is left to keep it.
             Ok(_) | Err(_) => RegistrationEnd::Unregistered,
         }
@@ -132,10 +132,10 @@ impl Parting {
         // A registration that is on its way is known before it is taken back. It ends because it was told to; one
         // that panicked is over as well.
         let _ = self.task.await;
-        let RegistrationState { registration, standing } = self.state.borrow().clone();
-        match standing {
-            RegistrationStanding::Kept | RegistrationStanding::Unheard => {}
-            RegistrationStanding::Lapsed | RegistrationStanding::Ended(_) => return Ok(()),
+        let RegistrationState { registration, status } = self.state.borrow().clone();
+        match status {
+            RegistrationStatus::Registered | RegistrationStatus::Unconfirmed => {}
+            RegistrationStatus::Expired | RegistrationStatus::Ended(_) => return Ok(()),
         }
         // After a silence the id may be another registrant's.
         let epoch = Some(registration.epoch);

@@ -3,11 +3,11 @@
 
 mod roll;
 
-use crate::backoff::Scatter;
+use crate::backoff::Jitter;
 use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::error::CallError;
-use crate::guard::{Core, GuardState, Life, LossReason, Observation, Promised, Standing, drive, failed};
+use crate::guard::{Core, GuardState, GuardStatus, Life, LossReason, Observation, Promised, drive, failed};
 use crate::hold::{Hold, MARGIN};
 use crate::insist::{Way, insist};
 use core::fmt;
@@ -38,7 +38,7 @@ pub(crate) struct Keeper {
     client: Client,
     session: String,
     holder: String,
-    /// The session's own standing; its epoch and fence mean nothing.
+    /// The session's own status; its epoch and fence mean nothing.
     life: Life,
     roll: Mutex<Roll>,
 }
@@ -70,9 +70,9 @@ impl Client {
             return Err(unexpected("a session without valid_ms"));
         };
         let promised = Promised { sent, valid_ms, draining: false, epoch: 0, lsn: session.lsn };
-        let core = Core::new(self.terms(margin), Scatter::from_system(), &promised);
+        let core = Core::new(self.terms(margin), Jitter::from_system(), &promised);
         let state = GuardState {
-            standing: Standing::Held,
+            status: GuardStatus::Held,
             draining: false,
             epoch: 0,
             fence: 0,
@@ -88,7 +88,7 @@ impl Client {
         let (keeping, client) = (keep(keeper.clone(), core), self.clone());
         let ttl = Duration::from_millis(session.ttl_ms.unwrap_or(valid_ms));
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
-            tokio::join!(keeping, client.warn_of_fail_over(ttl, margin));
+            tokio::join!(keeping, client.warn_of_failover(ttl, margin));
         }));
         Ok(SessionKeeper { keeper, task, runtime: Handle::current(), closed: false })
     }
@@ -281,7 +281,7 @@ impl Keeper {
                 None => return Ok(()),
             }
         }
-        Err(unexpected("a list of leases without end"))
+        Err(unexpected("the list of leases does not end"))
     }
 
     async fn close(&self) -> Result<(), CallError> {

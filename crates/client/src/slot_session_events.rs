@@ -52,7 +52,9 @@ impl SlotSessionEvents {
             match self.stream.next().await? {
                 None => return Ok(None),
                 Some(piece) => {
-                    self.parser.push(&piece).map_err(|TooLarge| unexpected("a message without end"))?;
+                    self.parser
+                        .push(&piece)
+                        .map_err(|TooLarge| unexpected("a message that is larger than the limit"))?;
                 }
             }
         }

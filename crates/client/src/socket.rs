@@ -32,9 +32,9 @@ const GATHERED_MAX: usize = 256;
 /// Bytes of one line that is read.
 const LINE_BYTES_MAX: usize = 16 << 20;
 /// How long opening may take.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer may take; a wait that was asked for comes on top.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to the daemon's socket. Cheap to clone. It closes when the last clone and the last guard on it are
 /// dropped; leases acquired on it end after their grace.
@@ -76,9 +76,9 @@ impl Connection {
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, CallError> {
         let endpoint = Endpoint::Unix(path.as_ref().to_owned());
         let unreachable = |source: Cause| CallError::Unreachable { endpoint: endpoint.clone(), source };
-        let stream = match tokio::time::timeout(CONNECT_LIMIT, UnixStream::connect(path.as_ref())).await {
+        let stream = match tokio::time::timeout(CONNECT_TIMEOUT, UnixStream::connect(path.as_ref())).await {
             Ok(stream) => stream.map_err(|error| unreachable(error.into()))?,
-            Err(_) => return Err(unreachable("no connection in time".into())),
+            Err(_) => return Err(unreachable("the connection was not opened in time".into())),
         };
         let (read_half, write_half) = stream.into_split();
         let (lines, to_write) = mpsc::channel(LINES_MAX);
@@ -92,7 +92,7 @@ impl Connection {
         let reader = AbortOnDropHandle::new(tokio::spawn(read(shared.clone(), read_half)));
         let writer = AbortOnDropHandle::new(tokio::spawn(write(shared.clone(), write_half, to_write)));
         let hello = shared.begin(Verb::Hello(Hello::default()), desk::Abandoned::Ignore).await?;
-        let welcome = match within(ANSWER_LIMIT, hello).await? {
+        let welcome = match within(REQUEST_TIMEOUT, hello).await? {
             Answer::Hello(welcome) => welcome,
             other => return Err(verbs::unexpected(&other)),
         };
@@ -286,7 +286,7 @@ async fn read(shared: Arc<Shared>, half: OwnedReadHalf) {
         let available = tokio::select! {
             () = shared.closed.cancelled() => return,
             available = half.fill_buf() => match available {
-                Ok([]) => return shared.close("the daemon closed it"),
+                Ok([]) => return shared.close("the daemon closed the connection"),
                 Ok(available) => available,
                 Err(error) => return shared.close(&error.to_string()),
             },
@@ -298,7 +298,7 @@ async fn read(shared: Arc<Shared>, half: OwnedReadHalf) {
         line.extend_from_slice(&available[..taken]);
         half.consume(taken);
         if line.len() > LINE_BYTES_MAX {
-            return shared.close("a line without end");
+            return shared.close("the daemon sent a line that is longer than the limit");
         }
         if is_whole {
             shared.take_in(&line);
@@ -351,8 +351,8 @@ fn number(tag: Option<&Tag>) -> Option<u64> {
 
 fn limit_of(verb: &Verb) -> Duration {
     match verb {
-        Verb::Acquire(acquire) => ANSWER_LIMIT + Duration::from_millis(acquire.wait_ms.unwrap_or(0)),
-        _ => ANSWER_LIMIT,
+        Verb::Acquire(acquire) => REQUEST_TIMEOUT + Duration::from_millis(acquire.wait_ms.unwrap_or(0)),
+        _ => REQUEST_TIMEOUT,
     }
 }
 

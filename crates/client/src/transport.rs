@@ -122,7 +122,7 @@ impl Transport {
         CallError::Broken { endpoint: self.endpoint().clone(), source: source.into() }
     }
 
-    async fn send(&self, request: &Request, connect_limit: Duration) -> Result<Opened, CallError> {
+    async fn send(&self, request: &Request, connect_timeout: Duration) -> Result<Opened, CallError> {
         while let Some(mut sender) = self.take_idle() {
             // Closed by the daemon while it was idle.
             if sender.ready().await.is_err() {
@@ -135,7 +135,7 @@ impl Transport {
                 Err(failed) => return Err(self.broken(failed.into_error())),
             }
         }
-        let mut sender = self.connector.connect(connect_limit).await?;
+        let mut sender = self.connector.connect(connect_timeout).await?;
         match sender.try_send_request(self.written(request)).await {
             Ok(answer) => Ok(opened(answer, sender)),
             Err(failed) if failed.message().is_some() => Err(self.connector.unreachable(failed.into_error())),

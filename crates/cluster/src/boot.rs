@@ -48,10 +48,10 @@ pub enum BootError {
     #[error(transparent)]
     Value(#[from] ValueError),
     /// There is no log in the store, though this machine has followed one there.
-    #[error("the store has no log, but this machine has followed one; was it restored or wiped?")]
+    #[error("the store has no log, but this machine has a local log of it; was the store restored or wiped?")]
     MetaMissing,
     /// It is another log.
-    #[error("the store has log {found:016x}, this machine has followed {known:016x}")]
+    #[error("the store has log {found:016x}, this machine has a local log of {known:016x}")]
     AnotherLog {
         /// In the store.
         found: u64,
@@ -460,7 +460,7 @@ fn set_aside(with: &BootOptions<'_>) -> Result<(), BootError> {
         let from = with.root.join(name);
         if from.exists() {
             std::fs::rename(&from, &to).map_err(|source| BootError::Io {
-                action: "put aside",
+                action: "move away",
                 path: from.clone(),
                 source,
             })?;

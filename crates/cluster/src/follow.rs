@@ -101,7 +101,7 @@ pub enum FollowError {
     #[error("the local state could not apply a frame of the log")]
     Unapplied,
     /// A key that must be there is not.
-    #[error("`{key}` is missing from the store, though the log knows it")]
+    #[error("`{key}` is missing from the store, though the log refers to it")]
     Missing {
         /// Which.
         key: String,
@@ -110,7 +110,7 @@ pub enum FollowError {
     #[error("{0}; it was restored from a backup")]
     Forgot(#[from] Forgot),
     /// Another node has found that the store has forgotten something, and marked it.
-    #[error("the store knows less than {by}, which marked it: {what}")]
+    #[error("the store lacks changes that {by} has: {what}")]
     Marked {
         /// Which.
         by: String,
@@ -457,7 +457,9 @@ impl Follower {
             let of_copy =
                 Progress { frame: copied_upto.frame, chain: copied_upto.chain, ..Progress::default() };
             let of_store = Progress { frame: head.frame, chain: head.chain, ..Progress::default() };
-            let what = of_store.lacks(&of_copy).unwrap_or_else(|| "its last frame is another one".to_owned());
+            let what = of_store
+                .lacks(&of_copy)
+                .unwrap_or_else(|| "its last frame is not the one that a node has seen".to_owned());
             return Err(Forgot { who: log.writer().node, what }.into());
         }
         Ok(true)

@@ -52,7 +52,9 @@ pub enum MoveError {
         to: String,
     },
     /// It has forgotten something.
-    #[error("the store was restored from a backup and knows less than {by}; run tenure cluster adopt first")]
+    #[error(
+        "the store was restored from a backup and lacks changes that {by} has; run tenure cluster adopt first"
+    )]
     Restored {
         /// Who remembers more.
         by: String,

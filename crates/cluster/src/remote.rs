@@ -145,7 +145,7 @@ impl Claim {
     /// another writer's word, since this term's frames may be forgotten.
     fn step(&mut self, txn: &Txn) -> Result<Stepped, StoreError> {
         if !self.term.may_step((self.clock.boot_ms)()) {
-            return Err(StoreError::Unanswered { why: "it was out of touch for too long".to_owned() });
+            return Err(StoreError::Unanswered { why: "the leadership lease has expired".to_owned() });
         }
         let stepped = self.store.step(txn, step_within(self.term.ttl_ms()));
         lock(&self.vitals).is_store_full = matches!(stepped, Err(StoreError::Refused { no_space: true, .. }));

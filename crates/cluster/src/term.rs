@@ -356,7 +356,7 @@ impl Term {
             }
             None if head.as_ref() == Some(&self.head_bytes) => Written::Absent,
             Some(_) | None => Written::Corrupt {
-                why: format!("frame {} or the head is not what this writer wrote", flight.head.frame),
+                why: format!("frame {} or the head is not what this leader wrote", flight.head.frame),
             },
         }
     }

@@ -88,7 +88,7 @@ pub struct Told {
 
 /// The store has forgotten something that was there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the store knows less than {who}: {what}")]
+#[error("the store lacks changes that {who} has: {what}")]
 pub struct Forgot {
     /// Whose memory tells.
     pub who: String,
@@ -165,23 +165,26 @@ impl Progress {
     #[must_use]
     pub fn lacks(&self, known: &Self) -> Option<String> {
         if (self.epoch, self.standing) < (known.epoch, known.standing) {
-            return Some(format!("it is at epoch {}, which was {} already", self.epoch, known.epoch));
+            return Some(format!("its leader epoch is {}, but a node has seen {}", self.epoch, known.epoch));
         }
         if self.frame < known.frame {
-            return Some(format!("it ends with frame {}, and there was frame {}", self.frame, known.frame));
+            return Some(format!(
+                "it ends with frame {}, but a node has seen frame {}",
+                self.frame, known.frame
+            ));
         }
         if self.frame == known.frame && self.chain != known.chain && known.frame > 0 {
-            return Some(format!("its frame {} is another one", self.frame));
+            return Some(format!("its frame {} is not the one that a node has seen", self.frame));
         }
         if self.beat < known.beat {
             let ((epoch, counter), (known_epoch, known_counter)) = (self.beat, known.beat);
             return Some(format!(
-                "its leader's last sign of life is {epoch}/{counter}, and there was {known_epoch}/{known_counter}"
+                "its leader's last barrier is {epoch}/{counter}, but a node has seen {known_epoch}/{known_counter}"
             ));
         }
         if self.revision < known.revision {
             return Some(format!(
-                "it is at revision {}, which was {} already",
+                "it is at revision {}, but a node has seen {}",
                 self.revision, known.revision
             ));
         }
@@ -241,7 +244,7 @@ impl Remembered {
             });
         }
         let what = if meta.generation < self.generation {
-            Some(format!("it is in generation {}, and there was {}", meta.generation, self.generation))
+            Some(format!("it is in generation {}, but a node has seen {}", meta.generation, self.generation))
         } else {
             store.lacks(&self.progress)
         };
@@ -430,7 +433,7 @@ impl Trust {
         }
         if theirs.generation > self.known.generation {
             let (now, was) = (self.known.generation, theirs.generation);
-            let what = format!("it is in generation {now}, and there was {was}");
+            let what = format!("it is in generation {now}, but a node has seen {was}");
             return Err(Forgot { who: told.node.clone(), what });
         }
         if theirs.generation == self.known.generation {

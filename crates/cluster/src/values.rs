@@ -260,7 +260,7 @@ fn is_none<T: Default + PartialEq>(number: &T) -> bool {
 fn countable<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let number = u64::deserialize(from)?;
     if number > COUNT_MAX {
-        return Err(D::Error::custom(format_args!("{number} is beyond anything that is counted here")));
+        return Err(D::Error::custom(format_args!("{number} is too large")));
     }
     Ok(number)
 }
@@ -271,7 +271,7 @@ fn long_enough<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     if secret.len() < SECRET_BYTES_MIN {
         let bytes = secret.len();
         return Err(D::Error::custom(format_args!(
-            "the secret of the nodes has {bytes} characters, and needs {SECRET_BYTES_MIN}"
+            "the secret of the nodes has {bytes} characters, but must have at least {SECRET_BYTES_MIN}"
         )));
     }
     Ok(secret)
@@ -281,7 +281,7 @@ fn long_enough<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
 fn bearable<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let ttl_ms = u64::deserialize(from)?;
     if ttl_ms == 0 || ttl_ms > TTL_MS_MAX {
-        return Err(D::Error::custom(format_args!("a writer that may be silent for {ttl_ms} ms")));
+        return Err(D::Error::custom(format_args!("a leader ttl of {ttl_ms} ms is out of range")));
     }
     Ok(ttl_ms)
 }

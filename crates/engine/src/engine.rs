@@ -546,7 +546,7 @@ impl Engine {
                 Resolution::Fenced => self.mode.stop(Stop::Fenced),
                 Resolution::Unknown => outputs.resolve = Some(batch),
                 Resolution::Corrupt => {
-                    let why = "it holds what this writer did not write";
+                    let why = "it has records that this leader did not write";
                     self.mode.stop(Stop::LogFailed(why.to_owned()));
                 }
             },

@@ -164,7 +164,7 @@ impl NodeConnections {
             open.hang_up();
         }
         if open.is_over {
-            let message = "this node was not heard for too long: what the connection kept is lost";
+            let message = "the leader received no keepalive of this node for too long: the leases of the connection are lost";
             return Err(Error::new(api::ErrorCode::SessionGone, message).lost());
         }
         Ok(())

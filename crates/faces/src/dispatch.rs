@@ -65,7 +65,7 @@ struct Shared {
 }
 
 /// What became of calls that were to begin together.
-#[must_use = "what has begun is answered, and what has not is not carried out"]
+#[must_use = "a call that has begun must be answered; a call that has not is not carried out"]
 pub enum Begun {
     /// They are asked; the answers may be there already.
     UnderWay(UnderWay),

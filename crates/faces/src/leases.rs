@@ -266,7 +266,7 @@ pub(crate) fn order(
     body: OperatorCall,
 ) -> Result<Submit, Error> {
     let fits = |given: Option<bool>, name: &str, allowed: bool| match given {
-        Some(_) if !allowed => Err(contradiction(&format!("{name} does not belong to this call"))),
+        Some(_) if !allowed => Err(contradiction(&format!("{name} is not a field of this call"))),
         _ => Ok(()),
     };
     fits(body.reclaim, "reclaim", matches!(order, Order::Revoke))?;

@@ -247,7 +247,9 @@ impl Registrations {
     fn wish(&self, caller: &Caller, asked: api::Register, at: Option<Settled>) -> Result<Wish, Error> {
         let lease_secs = match (asked.lease, asked.lease_secs) {
             (Some(lease), Some(secs)) if lease != secs => {
-                return Err(contradiction("lease and lease_secs say the same thing and must not differ"));
+                return Err(contradiction(
+                    "lease and lease_secs are two names of one field and must not differ",
+                ));
             }
             (lease, secs) => lease.or(secs),
         };

@@ -190,7 +190,7 @@ impl Faces {
             (Some(last), false) => {
                 meant.push(last);
                 let names: Vec<String> = meant.into_iter().map(|(_, shown)| shown).collect();
-                let message = format!("{shown:?} names several things: {}", names.join(", "));
+                let message = format!("{shown:?} is ambiguous: {}", names.join(", "));
                 Err(Error::new(ErrorCode::AmbiguousId, message).with("matches", names))
             }
         }

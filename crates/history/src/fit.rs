@@ -23,10 +23,10 @@ const REVOKING: &[StateName] = &[StateName::Revoking];
 /// Checks everything that `Kernel::evolve` takes for granted.
 pub(crate) fn check(kernel: &Kernel, at: Stamp, event: &Event) -> Result<(), Misfit> {
     if at.lsn <= kernel.applied().lsn {
-        return misfit(format_args!("it does not come after lsn {}", kernel.applied().lsn));
+        return misfit(format_args!("its lsn is not after {}", kernel.applied().lsn));
     }
     if at.tick < kernel.applied().tick {
-        return misfit(format_args!("its tick {} lies before {}", at.tick, kernel.applied().tick));
+        return misfit(format_args!("its tick {} is before {}", at.tick, kernel.applied().tick));
     }
     match &event.change {
         Change::Granted(granted) => {
@@ -89,21 +89,21 @@ fn ends(kernel: &Kernel, was: &Epitaph, states: &[StateName]) -> Result<(), Misf
         ));
     }
     if !view.members().eq(was.members.iter()) {
-        return misfit(format_args!("lease {} does not cover what its end says", was.lease));
+        return misfit(format_args!("lease {} does not cover the resources that its end names", was.lease));
     }
     Ok(())
 }
 
 fn members_free(kernel: &Kernel, members: &[tenure_kernel::Text]) -> Result<(), Misfit> {
     if members.is_empty() {
-        return misfit("it covers nothing");
+        return misfit("it covers no resource");
     }
     for (index, name) in members.iter().enumerate() {
         if let Some(holding) = kernel.covering(name) {
             return misfit(format_args!("{name:?} is held by lease {}", holding.id()));
         }
         if members[..index].contains(name) {
-            return misfit(format_args!("{name:?} stands in it twice"));
+            return misfit(format_args!("it names {name:?} twice"));
         }
     }
     Ok(())

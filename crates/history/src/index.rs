@@ -181,7 +181,7 @@ pub enum IndexProblem {
     #[error("the index belongs to another segment")]
     Foreign,
     /// It decodes and says something else than the segment.
-    #[error("the index does not say what the segment says")]
+    #[error("the index does not match the segment")]
     Differs,
     /// The disk refused.
     #[error("the index cannot be read")]

@@ -267,7 +267,7 @@ fn revoked_sentence(revoked: &Revoked, when: When) -> String {
 /// The reason, with how long what was seen had lasted.
 fn because(reason: Reason, evidence: Evidence, when: When) -> String {
     let cause = match reason {
-        Reason::Explicit => "its holder asked for it",
+        Reason::Explicit => "its holder requested it",
         Reason::SessionExpired => match evidence {
             Evidence::Disconnected { at } if at == when.tick => return "its holder disconnected".to_owned(),
             Evidence::Disconnected { at } => {
@@ -361,7 +361,7 @@ fn session_words(session: SessionId) -> String {
 
 fn session_end(session: SessionId, reason: Reason) -> &'static str {
     match reason {
-        Reason::Explicit => "its holder asked for it",
+        Reason::Explicit => "its holder requested it",
         Reason::SessionExpired => match session_kind(session) {
             SessionKind::Connection | SessionKind::Stdin => "it closed, and its holder did not come back",
             SessionKind::ByHand => "it was silent for longer than its grace",

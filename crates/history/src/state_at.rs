@@ -47,7 +47,7 @@ pub enum StateError {
     #[error(transparent)]
     Replay(#[from] ReplayError),
     /// The records on the way are gone, and no snapshot stands at or before it.
-    #[error("the records up to lsn {lsn} have been trimmed and no snapshot stands at or before it")]
+    #[error("the records up to lsn {lsn} have been trimmed, and there is no snapshot at or before it")]
     Trimmed {
         /// What was asked for.
         lsn: Lsn,

@@ -57,7 +57,7 @@ pub enum Finding {
         error: String,
     },
     /// A snapshot is not the state that the records come to.
-    #[error("the snapshot is not the state that the log comes to at lsn {lsn}")]
+    #[error("the snapshot differs from the state of the log at lsn {lsn}")]
     SnapshotDiffers {
         /// The first byte that differs, counted from the start of the file.
         place: Place,
@@ -65,7 +65,7 @@ pub enum Finding {
         lsn: Lsn,
     },
     /// Replay from a snapshot and replay from the start come to different states.
-    #[error("replay from the snapshot comes to another state at lsn {lsn} than replay from the start")]
+    #[error("replay from the snapshot gives another state at lsn {lsn} than replay from the start")]
     ReplaysDiffer {
         /// The snapshot.
         place: Place,
@@ -92,7 +92,9 @@ pub enum Warning {
     #[error("the log does not end with a clean stop")]
     NoCleanStop,
     /// Notes of a known kind that cannot be read. They decide nothing.
-    #[error("notes that cannot be read: {count}, the first at lsn {first}; they decide nothing")]
+    #[error(
+        "notes that cannot be read: {count}, the first at lsn {first}; notes are advisory, and the state is complete without them"
+    )]
     NotesUnreadable {
         /// How many.
         count: u64,

@@ -166,7 +166,7 @@ impl Kernel {
                     first_revoking = at;
                 }
                 let in_order = revoking || first_revoking == NO_SLOT;
-                require(in_order, "revoking leases stand last in their session", || {
+                require(in_order, "revoking leases are last in their session", || {
                     format!("lease {}", lease.lsn)
                 })?;
                 let linked = lease.session.session == *slot && lease.session.previous == previous;
@@ -469,7 +469,7 @@ mod tests {
             let slot = slot(kernel, 5);
             kernel.leases[slot].session.session = 0;
         });
-        breaks("revoking leases stand last in their session", |kernel| {
+        breaks("revoking leases are last in their session", |kernel| {
             let (first, second) = (slot(kernel, 3), slot(kernel, 4));
             let (a, b) = (kernel.leases[first].state.clone(), kernel.leases[second].state.clone());
             kernel.leases[first].state = b;

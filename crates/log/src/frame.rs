@@ -131,7 +131,7 @@ pub enum FrameError {
     #[error("the frame's checksum does not match")]
     Checksum,
     /// The checksum is right but the payload is not `count` records.
-    #[error("the frame's payload is not the records it says")]
+    #[error("the frame's payload does not match its header")]
     Records,
 }
 

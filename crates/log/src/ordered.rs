@@ -50,7 +50,7 @@ pub enum AppendError {
     #[error("the log is closed")]
     Closed,
     /// The log holds what this writer did not write.
-    #[error("the log is not what this writer left: {why}")]
+    #[error("the log is not what this leader wrote: {why}")]
     Foreign {
         /// What is wrong.
         why: String,
@@ -67,7 +67,7 @@ pub enum BatchRefusal {
     #[error("it has no records")]
     Empty,
     /// It does not begin at the next LSN.
-    #[error("it begins at lsn {found}, the log goes on at {expected}")]
+    #[error("it begins at lsn {found}, the log continues at {expected}")]
     Position {
         /// Where the log goes on.
         expected: Lsn,
@@ -83,7 +83,7 @@ pub enum BatchRefusal {
         found: BatchId,
     },
     /// Its tick lies before one already in the log.
-    #[error("its tick {found} lies before {last}")]
+    #[error("its tick {found} is before {last}")]
     TickBack {
         /// The last frame's tick.
         last: u64,

@@ -1,5 +1,5 @@
-//! Several of these share forty sensors: each is read by exactly one of them. Start two, stop one with Ctrl-C, kill
-//! another with `kill -9`, and watch the targets move.
+//! Pollers that share forty sensors, so that exactly one of them reads each. Start two, stop one with Ctrl-C, kill another
+//! with `kill -9`, and watch the targets move.
 //!
 //! `cargo run -p tenure-polling --example poll_sensors -- http://127.0.0.1:5641`
 
@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 use tenure_client::Client;
-use tenure_polling::source::Fixed;
+use tenure_polling::source::FixedSource;
 use tenure_polling::store::TenureStore;
 use tenure_polling::{Poll, Poller};
 
@@ -18,8 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sensors = (0..40).map(|number| format!("sensor-{number}"));
 
     let poller = Poller::builder(TenureStore::new(client, "sensors")?)
-        .group("sensors")
-        .targets(Fixed::new(sensors))
+        .targets(FixedSource::new(sensors))
         .every(Duration::from_secs(2))
         .build()?;
 
@@ -33,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     poller
         .run(|sensor, poll: Poll| async move {
-            // A sink that remembers the highest fence refuses whoever was replaced.
+            // A system that stores the highest fence rejects writes of a poller that was replaced.
             println!("reading {sensor} with fence {}", poll.fence());
         })
         .await?;

@@ -1,5 +1,4 @@
-//! The identity of a poller: its name, which the assignment uses, and its instance, which holds leases. The suffix
-//! after
+//! The identity of a poller: its name, which the assignment uses, and its instance, which holds leases. The suffix after
 //! `~` distinguishes two runs under one name.
 
 use core::fmt;
@@ -26,7 +25,7 @@ pub struct NameError(String);
 impl Instance {
     /// Creates a run with a generated name: `hostname-bootnanos-xxxxxxxx`.
     #[must_use]
-    pub fn draw() -> Self {
+    pub fn generate() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let fits =
             |character: &char| character.is_ascii_alphanumeric() || matches!(character, '.' | '-' | '_');
@@ -38,7 +37,7 @@ impl Instance {
     ///
     /// # Errors
     /// [`NameError`] if the name is invalid.
-    pub fn of_name(name: &str) -> Result<Self, NameError> {
+    pub fn with_name(name: &str) -> Result<Self, NameError> {
         let fits = |byte: u8| byte.is_ascii_graphic() && byte != MARK as u8 && byte != b'/';
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(fits) {
             return Err(NameError(name.to_owned()));
@@ -48,7 +47,7 @@ impl Instance {
 
     /// Parses the text form of an instance.
     #[must_use]
-    pub fn read(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         Self(text.to_owned())
     }
 
@@ -101,8 +100,8 @@ mod tests {
 
     #[test]
     fn runs_of_one_name_differ_and_share_it() {
-        let one = Instance::of_name("kitchen").expect("a name");
-        let other = Instance::of_name("kitchen").expect("a name");
+        let one = Instance::with_name("kitchen").expect("a name");
+        let other = Instance::with_name("kitchen").expect("a name");
         assert_ne!(one, other);
         assert_eq!((one.name(), other.name()), ("kitchen", "kitchen"));
         assert!(one.has_fixed_name() && !one.is_absent());
@@ -111,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn a_drawn_instance_is_its_own_name() {
-        let drawn = Instance::draw();
+    fn a_generated_instance_is_its_own_name() {
+        let drawn = Instance::generate();
         assert_eq!(drawn.name(), drawn.as_str());
         assert!(!drawn.has_fixed_name());
         let parts: Vec<&str> = drawn.as_str().rsplitn(3, '-').collect();
@@ -123,7 +122,7 @@ mod tests {
     #[test]
     fn names_that_could_be_misread_are_refused() {
         for name in ["", "a~b", "a/b", "a b", "grün", &"x".repeat(101)] {
-            assert!(Instance::of_name(name).is_err(), "{name:?}");
+            assert!(Instance::with_name(name).is_err(), "{name:?}");
         }
     }
 }

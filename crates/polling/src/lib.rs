@@ -5,12 +5,14 @@
 #![doc = include_str!("../README.md")]
 
 mod instance;
-mod numbers;
+mod metrics;
 mod poller;
 pub mod source;
 pub mod store;
 
 pub use instance::{Instance, NameError};
-pub use numbers::{MoveReason, Numbers, RunOutcome, UNOWNED_BUCKETS_MS};
-pub use poller::{BuildError, Poll, Polled, Poller, PollerBuilder, PollerError, PollerHandle, bears, lead};
+pub use metrics::{MoveReason, PollerMetrics, RunOutcome, UNOWNED_BUCKETS_MS};
+pub use poller::{
+    BuildError, Poll, Polled, Poller, PollerBuilder, PollerError, PollerHandle, cancel_lead, max_silence,
+};
 pub use tenure_assignment as assignment;

@@ -16,7 +16,7 @@ mod tests;
 pub use poll::{Poll, Polled};
 
 use crate::instance::{Instance, NameError};
-use crate::numbers::{Counters, Numbers};
+use crate::metrics::{Counters, PollerMetrics};
 use crate::source::{SourceError, TargetSource};
 use crate::store::{Membership, Store, TargetName, View};
 use control::Control;
@@ -49,9 +49,9 @@ pub(crate) struct Options {
     pub(crate) reconnect_window: Duration,
     pub(crate) discovery: Duration,
     /// How long before its time is over a poll is told to stop.
-    pub(crate) lead: Duration,
+    pub(crate) cancel_lead: Duration,
     /// Whether the first join is tried again while the store cannot be reached.
-    pub(crate) patient: bool,
+    pub(crate) wait_for_store: bool,
 }
 
 impl Options {
@@ -61,7 +61,7 @@ impl Options {
     }
 }
 
-/// An error that ended a poller or kept it from starting.
+/// An error that ended a poller or prevented its start.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PollerError {
     /// Another run with the same name is alive.
@@ -78,7 +78,7 @@ pub enum PollerError {
     Source(String),
     /// The poller stopped, but could not reach the store: its targets are free when its ttl is over.
     #[error("the store could not be notified of the stop: {0}")]
-    NotTold(String),
+    StopNotReported(String),
 }
 
 /// An error of [`PollerBuilder::build`].
@@ -99,7 +99,6 @@ pub enum BuildError {
 pub struct PollerBuilder<S, T> {
     store: S,
     source: T,
-    group: String,
     name: Option<String>,
     weight: u32,
     ttl: Duration,
@@ -111,7 +110,7 @@ pub struct PollerBuilder<S, T> {
     reconnect_window: Duration,
     discovery: Duration,
     hash: Hash,
-    patient: bool,
+    wait_for_store: bool,
 }
 
 /// One poller of a group.
@@ -166,27 +165,26 @@ const RENEWALS: u32 = 3;
 /// How long before its deadline a poll is cancelled, for pollers with this ttl. A poll that has not ended this long
 /// after its cancellation is dropped, and its target may move.
 #[must_use]
-pub fn lead(ttl: Duration) -> Duration {
+pub fn cancel_lead(ttl: Duration) -> Duration {
     (ttl / 20).min(Duration::from_secs(1))
 }
 
-/// How long the store may be silent, at least, before a poller with this ttl stops polling: a renewal may have been due when
-/// it fell silent.
+/// For how long a poller with this ttl certainly continues to poll while its store does not answer. The worst case: a
+/// renewal was due when the store fell silent.
 #[must_use]
-pub fn bears(ttl: Duration) -> Duration {
+pub fn max_silence(ttl: Duration) -> Duration {
     // The slack for clock rates, and more: the store alone computes it.
     let valid = ttl - ttl / 100;
-    valid.saturating_sub(lead(ttl)).saturating_sub(ttl / RENEWALS)
+    valid.saturating_sub(cancel_lead(ttl)).saturating_sub(ttl / RENEWALS)
 }
 
 impl Poller<(), ()> {
-    /// Returns a builder for a poller that coordinates with its group through this store.
+    /// Returns a builder for a poller of the store's group.
     #[must_use]
     pub fn builder<S: Store>(store: S) -> PollerBuilder<S, ()> {
         PollerBuilder {
             store,
             source: (),
-            group: "default".to_owned(),
             name: None,
             weight: 1,
             ttl: Duration::from_secs(30),
@@ -198,28 +196,20 @@ impl Poller<(), ()> {
             reconnect_window: Duration::ZERO,
             discovery: Duration::from_secs(10),
             hash: Hash::default(),
-            patient: false,
+            wait_for_store: false,
         }
     }
 }
 
 impl<S: Store, T> PollerBuilder<S, T> {
-    /// Sets the name of the group for logs and metrics [default: `default`]. The store has its own.
-    #[must_use]
-    pub fn group(mut self, group: impl Into<String>) -> Self {
-        self.group = group.into();
-        self
-    }
-
     /// Sets the source of targets.
     #[must_use]
     pub fn targets<U: TargetSource>(self, source: U) -> PollerBuilder<S, U> {
-        let Self { store, group, name, weight, ttl, every, timeout, jitter, concurrency, .. } = self;
-        let Self { max_moves, reconnect_window, discovery, hash, patient, .. } = self;
+        let Self { store, name, weight, ttl, every, timeout, jitter, concurrency, .. } = self;
+        let Self { max_moves, reconnect_window, discovery, hash, wait_for_store, .. } = self;
         PollerBuilder {
             store,
             source,
-            group,
             name,
             weight,
             ttl,
@@ -231,7 +221,7 @@ impl<S: Store, T> PollerBuilder<S, T> {
             reconnect_window,
             discovery,
             hash,
-            patient,
+            wait_for_store,
         }
     }
 
@@ -299,7 +289,7 @@ impl<S: Store, T> PollerBuilder<S, T> {
         self
     }
 
-    /// Sets how often to read the group where the store does not push changes [default: 10 s].
+    /// Sets how often to read the group if the store does not push changes [default: 10 s].
     #[must_use]
     pub fn discovery(mut self, interval: Duration) -> Self {
         self.discovery = interval;
@@ -315,8 +305,8 @@ impl<S: Store, T> PollerBuilder<S, T> {
 
     /// Waits for an unreachable store at the start instead of returning an error.
     #[must_use]
-    pub fn patient(mut self) -> Self {
-        self.patient = true;
+    pub fn wait_for_store(mut self) -> Self {
+        self.wait_for_store = true;
         self
     }
 }
@@ -327,43 +317,44 @@ impl<S: Store, T: TargetSource> PollerBuilder<S, T> {
     /// # Errors
     /// If a setting is invalid; the error names it.
     pub fn build(self) -> Result<Poller<S, T>, BuildError> {
-        tenure_api::PollName::check_group(&self.group)?;
+        let group = self.store.group().to_owned();
+        tenure_api::PollName::check_group(&group)?;
         let setting = |text: &str| Err(BuildError::Setting(text.to_owned()));
         let instance = match &self.name {
-            Some(name) => Instance::of_name(name)?,
-            None => Instance::draw(),
+            Some(name) => Instance::with_name(name)?,
+            None => Instance::generate(),
         };
         if self.ttl < TTL_MIN || self.ttl > Duration::from_secs(86_400) {
-            return setting("the ttl has to be between 1 s and 24 h");
+            return setting("the ttl must be between 1 s and 24 h");
         }
         if self.weight == 0 || self.weight > 1_000_000 {
-            return setting("the weight has to be between 1 and 1000000");
+            return setting("the weight must be between 1 and 1000000");
         }
         if self.every.is_zero() || !(0.0..=1.0).contains(&self.jitter) {
-            return setting("the time between polls has to be above 0, the jitter between 0 and 1");
+            return setting("the time between polls must be above 0, the jitter between 0 and 1");
         }
         if self.concurrency == 0 || self.max_moves == Some(0) {
-            return setting("concurrency and moves per second have to be above 0");
+            return setting("concurrency and moves per second must be above 0");
         }
         if self.reconnect_window > WINDOW_MAX {
             return setting("a reconnect window lasts at most 24 h");
         }
         if !self.reconnect_window.is_zero() && self.name.is_none() {
-            return setting("a reconnect window needs a name to come back with");
+            return setting("a reconnect window requires a fixed name");
         }
         if self.hash == Hash::Fnv1a && self.weight != 1 {
-            return setting("fnv1a knows no weights");
+            return setting("fnv1a does not support weights");
         }
         let timeout = self.timeout.unwrap_or_else(|| self.every.mul_f64(0.8));
         if timeout.is_zero() {
-            return setting("a poll needs some time");
+            return setting("the timeout of a poll must be above 0");
         }
         let renewals = self.ttl / 3;
         let membership = Membership {
             instance,
             weight: self.weight,
             ttl: self.ttl,
-            call_limit: renewals.mul_f64(0.45).min(Duration::from_secs(5)),
+            call_timeout: renewals.mul_f64(0.45).min(Duration::from_secs(5)),
         };
         let options = Options {
             hash: self.hash,
@@ -374,12 +365,12 @@ impl<S: Store, T: TargetSource> PollerBuilder<S, T> {
             max_moves: self.max_moves.map(f64::from),
             reconnect_window: self.reconnect_window,
             discovery: self.discovery.max(Duration::from_millis(100)),
-            lead: lead(self.ttl),
-            patient: self.patient,
+            cancel_lead: cancel_lead(self.ttl),
+            wait_for_store: self.wait_for_store,
         };
         let shared = Shared {
             store: self.store,
-            group: self.group,
+            group,
             membership,
             options,
             holdings: Mutex::default(),
@@ -408,7 +399,7 @@ impl<S: Store, T: TargetSource> Poller<S, T> {
     /// Polls until [`PollerHandle::stop`] is called and all targets are handed over. Calls `program` for each poll of a
     /// held target, never for two polls of one target at once.
     ///
-    /// If the future is dropped, polling stops at once without a hand-over: the targets are free when the ttl is over.
+    /// If the future is dropped, polling stops at once without a handover: the targets are free when the ttl is over.
     ///
     /// # Errors
     /// If the poller cannot start or continue; see [`PollerError`].
@@ -469,11 +460,11 @@ async fn read<T: TargetSource>(
                 list.dedup();
                 targets.send_replace(Some(list.into()));
             }
-            Err(SourceError::NotNow(why)) => {
+            Err(SourceError::Temporary(why)) => {
                 tracing::warn!(reason = why, "the targets cannot be read now; polling the last known ones");
                 tokio::time::sleep(backoff.next_pause()).await;
             }
-            Err(error @ SourceError::Never(_)) => return error,
+            Err(error @ SourceError::Permanent(_)) => return error,
         }
     }
 }
@@ -496,11 +487,11 @@ impl<S: Store> PollerHandle<S> {
         &self.shared.membership.instance
     }
 
-    /// The counters.
+    /// The metrics.
     #[must_use]
-    pub fn numbers(&self) -> Numbers {
+    pub fn metrics(&self) -> PollerMetrics {
         self.shared.count_targets();
-        self.shared.counters.numbers()
+        self.shared.counters.metrics()
     }
 
     /// The poller's view of the group.

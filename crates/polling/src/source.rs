@@ -21,26 +21,26 @@ pub trait TargetSource: Send + 'static {
 pub enum SourceError {
     /// A temporary error; the last list stays in effect.
     #[error("{0}")]
-    NotNow(String),
+    Temporary(String),
     /// A permanent error, such as a wrong name or a missing permission.
     #[error("{0}")]
-    Never(String),
+    Permanent(String),
 }
 
 /// A fixed list of targets.
 #[derive(Clone, Debug)]
-pub struct Fixed {
+pub struct FixedSource {
     targets: Option<Vec<TargetName>>,
 }
 
-impl Fixed {
+impl FixedSource {
     /// Creates a source with these targets.
     pub fn new(targets: impl IntoIterator<Item = impl Into<TargetName>>) -> Self {
         Self { targets: Some(targets.into_iter().map(Into::into).collect()) }
     }
 }
 
-impl TargetSource for Fixed {
+impl TargetSource for FixedSource {
     async fn next(&mut self) -> Result<Vec<TargetName>, SourceError> {
         match self.targets.take() {
             Some(targets) => Ok(targets),

@@ -35,18 +35,18 @@ pub struct Membership {
     pub weight: u32,
     /// The ttl of the membership and of every lease.
     pub ttl: Duration,
-    /// How long one call of a member may take: less than half of the time between renewals.
-    pub call_limit: Duration,
+    /// The timeout of one call of a member: less than half of the time between renewals.
+    pub call_timeout: Duration,
 }
 
-/// How long a store may take to answer one who joins.
-const JOIN_LIMIT: Duration = Duration::from_secs(5);
+/// How long a store may take to answer a poller that joins.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Membership {
-    /// The limit of one call of a join. A poller that has not joined holds nothing, so this may be long.
+    /// The timeout of one call of a join. A poller that has not joined holds nothing, so this may be long.
     #[must_use]
-    pub fn join_limit(&self) -> Duration {
-        self.call_limit.max(JOIN_LIMIT)
+    pub fn join_timeout(&self) -> Duration {
+        self.call_timeout.max(JOIN_TIMEOUT)
     }
 
     /// The margin that is subtracted from the ttl: a tenth of it.
@@ -69,25 +69,25 @@ impl Membership {
     }
 }
 
-/// A target held by this poller.
+/// A target held by this poller, with its lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Claim {
+pub struct HeldTarget {
     /// The target.
     pub target: TargetName,
     /// The fencing token: rises with every change of poller.
     pub fence: u64,
     /// The end of the validity without another renewal.
     pub valid_until: BootInstant,
-    /// The store's own key of this claim.
-    pub key: ClaimKey,
+    /// How the store finds the lease.
+    pub key: LeaseKey,
 }
 
-/// A store's key of a claim.
+/// How a store finds the lease of a held target.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ClaimKey {
+pub struct LeaseKey {
     /// The lease's id; empty if the target's name is enough.
     pub lease_id: String,
-    /// Its epoch.
+    /// The lease's epoch.
     pub epoch: u64,
     /// The session that keeps the lease; empty if the instance does.
     pub session: String,
@@ -98,17 +98,17 @@ pub struct ClaimKey {
 /// A member of the group in a [`View`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SeenMember {
-    /// Its instance.
+    /// The member's instance.
     pub instance: Instance,
     /// The relative weight.
     pub weight: u32,
-    /// Its status.
+    /// The member's status.
     pub status: PollerStatus,
-    /// It has not lived for a ttl yet: few targets move to it while other members have.
+    /// Whether the member has not lived for a ttl yet: few targets move to it while other members have.
     pub is_new: bool,
-    /// The address of hand-overs: a session's id, or empty if the instance is enough.
+    /// The address of handovers: a session's id, or empty if the instance is enough.
     pub address: String,
-    /// Whether it accepts hand-overs. Older programs do not: their targets are released instead.
+    /// Whether the member accepts handovers. Older programs do not: targets that move to them are released instead.
     pub takes_handovers: bool,
 }
 
@@ -122,25 +122,25 @@ pub struct SeenOwner {
     /// When the lease ends without a renewal, if the store does not push that.
     pub ends_at: Option<BootInstant>,
     /// Whether the holder may act.
-    pub grip: Grip,
-    /// The store's own key of the lease.
-    pub key: ClaimKey,
-    /// When it was acquired, RFC 3339.
+    pub state: HolderState,
+    /// How the store finds the lease.
+    pub key: LeaseKey,
+    /// When the lease was acquired, RFC 3339.
     pub acquired_at: Option<String>,
-    /// When it was last renewed, RFC 3339.
+    /// When the lease was last renewed, RFC 3339.
     pub renewed_at: Option<String>,
 }
 
 /// Whether a holder may act.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Grip {
+pub enum HolderState {
     /// The holder may act.
     #[default]
-    Firm,
+    Active,
     /// The lease is ending: its holder may not act, and the target is not free yet.
     Ending,
     /// Reserved for its poller to resume: by an absent poller, or by an earlier membership.
-    Left,
+    Reserved,
 }
 
 /// The state of a group at one moment.
@@ -154,29 +154,29 @@ pub struct View {
     pub pins: BTreeMap<TargetName, String>,
     /// Rises with every change.
     pub generation: u64,
-    /// The log position of this view. A claim with a later position may be missing without being lost.
+    /// The log position of this view. A lease with a later position may be missing without being lost.
     pub as_of: u64,
     /// How many members have died, as seen by this store.
     pub deaths: u64,
     /// When to read the group again: the end of a membership that the store does not push.
-    pub look_again_at: Option<BootInstant>,
+    pub read_again_at: Option<BootInstant>,
 }
 
 /// The result of a renewal.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Renewal {
-    /// The new validity of every claim that was not lost. `None` if the call named no claim.
+    /// The new validity of every lease that was not lost. `None` if the call named no lease.
     pub valid_until: Option<BootInstant>,
-    /// The lost claims.
+    /// The lost targets.
     pub lost: Vec<Loss>,
 }
 
-/// A lost claim.
+/// A held target that was lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Loss {
     /// The target.
     pub target: TargetName,
-    /// The fence of the claim that was lost; a later claim on the same target is another one.
+    /// The fence of the lost lease; a later lease on the same target has a higher one.
     pub fence: u64,
     /// The reason, if the store knows it.
     pub reason: String,
@@ -188,27 +188,27 @@ pub struct Wanted {
     /// The target.
     pub target: TargetName,
     /// The reservation that the poller made with [`Store::leave`], if it resumes the target.
-    pub left_to: Option<SeenOwner>,
+    pub reserved: Option<SeenOwner>,
 }
 
-/// The result of an acquire or a hand-over.
+/// The result of an acquire or a handover.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome<T> {
-    /// Done.
+    /// The store did it.
     Done(T),
-    /// Another poller holds it, or the claim is lost.
+    /// Another poller holds the target, or the lease is lost.
     Rejected(String),
-    /// The successor does not accept the hand-over: the claim stays.
-    NotTaken(String),
-    /// The outcome is unknown: do not act on the claim until the same call has returned another outcome.
+    /// The successor does not accept the handover: the lease stays.
+    Declined(String),
+    /// The outcome is unknown: do not act on the lease until the same call has returned another outcome.
     Unknown(String),
-    /// The name is not valid for a target of this store.
-    Impossible(String),
+    /// This store cannot hold a target with this name.
+    InvalidTarget(String),
 }
 
-/// Why a poller gives up targets.
+/// Why a poller releases or hands over targets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum LetGo {
+pub enum ReleaseReason {
     /// The program requested it.
     Voluntary,
     /// Another poller gets it.
@@ -219,7 +219,7 @@ pub enum LetGo {
     TargetRemoved,
 }
 
-impl LetGo {
+impl ReleaseReason {
     /// The value in logs, metrics and stores.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -255,13 +255,16 @@ pub trait Store: Send + Sync + 'static {
     /// two renewals.
     const MOVES_PER_RENEWAL: usize = usize::MAX;
 
+    /// The name of the group.
+    fn group(&self) -> &str;
+
     /// Joins the group. If another run has the same name, waits for the end of its ttl and returns
     /// [`StoreError::NameTaken`] if it renews; a name that was left with a window is resumed at once. Called again
     /// after [`StoreError::NotMember`], with the same instance.
     fn join(&self, membership: &Membership) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Renews the membership and all these claims in one call.
-    fn renew(&self, claims: &[Claim]) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
+    /// Renews the membership and all these leases in one call.
+    fn renew(&self, leases: &[HeldTarget]) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
 
     /// Reads the group, with at least these targets.
     fn observe(&self, targets: &[TargetName]) -> impl Future<Output = Result<View, StoreError>> + Send;
@@ -274,25 +277,29 @@ pub trait Store: Send + Sync + 'static {
     fn acquire(
         &self,
         wanted: &[Wanted],
-    ) -> impl Future<Output = Result<Vec<Outcome<Claim>>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Outcome<HeldTarget>>, StoreError>> + Send;
 
-    /// The claim on a target that was handed over to this instance, as seen by [`Store::observe`]. `None` if it is no
+    /// The held target that was handed over to this instance, as seen by [`Store::observe`]. `None` if it is no
     /// longer valid.
-    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<Claim>;
+    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<HeldTarget>;
 
-    /// Releases claims; ignores lost ones. After an error some may still be held: call it again.
-    fn release(&self, claims: &[Claim], why: LetGo) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Releases leases; ignores lost ones. After an error some may still be held: call it again.
+    fn release(
+        &self,
+        leases: &[HeldTarget],
+        reason: ReleaseReason,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Moves each claim to a member atomically, with a higher fence and without a gap. Returns one outcome per claim,
+    /// Moves each lease to a member atomically, with a higher fence and without a gap. Returns one outcome per lease,
     /// in the same order; an error means that all outcomes are unknown. Idempotent for the same successor.
     fn hand_over(
         &self,
-        claims: &[(Claim, SeenMember)],
-        why: LetGo,
+        leases: &[(HeldTarget, SeenMember)],
+        reason: ReleaseReason,
     ) -> impl Future<Output = Result<Vec<Outcome<()>>, StoreError>> + Send;
 
     /// Publishes the status of this poller (leaving, online).
-    fn tell(&self, status: PollerStatus) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn publish_status(&self, status: PollerStatus) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Publishes which targets of this poller need attention. `false`: this store publishes no reports.
     fn report(&self, report: &PollerReport) -> impl Future<Output = Result<bool, StoreError>> + Send {
@@ -300,11 +307,11 @@ pub trait Store: Send + Sync + 'static {
         async { Ok(false) }
     }
 
-    /// Ends the membership or a join under way. With a window, these claims stay reserved for the name that long, and
-    /// the name stays a member, absent; without one the claims are released.
+    /// Ends the membership or a join under way. With a window, these leases stay reserved for the name that long, and
+    /// the name stays a member, absent; without one the leases are released.
     fn leave(
         &self,
-        claims: &[Claim],
+        leases: &[HeldTarget],
         window: Option<Duration>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }

@@ -323,7 +323,8 @@ impl Auth {
         let is_near = ask.address.ip().to_canonical().is_loopback();
         if !self.settings.insecure_no_auth {
             if !is_near {
-                let message = "only programs on the daemon's own machine may ask without a credential";
+                let message =
+                    "only programs on the daemon's own machine may send requests without a credential";
                 return Err(unauthorized(message));
             }
             if ask.is_forwarded {
@@ -510,7 +511,7 @@ fn bearer(authorization: &str) -> Result<&str, Error> {
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, token)| token.trim())
         .filter(|token| !token.is_empty())
-        .ok_or_else(|| unauthorized("only `Authorization: Bearer TOKEN` is understood"))
+        .ok_or_else(|| unauthorized("only `Authorization: Bearer TOKEN` is supported"))
 }
 
 /// Without this error another principal would act than the caller means, and it may be allowed more than the token.

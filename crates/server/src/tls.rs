@@ -242,7 +242,7 @@ fn in_words(error: &pem::Error) -> String {
     match error {
         pem::Error::NoItemsFound => "the file has no such item".to_owned(),
         pem::Error::MissingSectionEnd { .. } => "a section has no end".to_owned(),
-        pem::Error::IllegalSectionStart { .. } => "a section does not begin as PEM does".to_owned(),
+        pem::Error::IllegalSectionStart { .. } => "a section has no PEM header".to_owned(),
         pem::Error::Io(error) => error.to_string(),
         other => other.to_string(),
     }

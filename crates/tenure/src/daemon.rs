@@ -505,7 +505,7 @@ async fn serve(
     match ended {
         Ok(Ok(Ok(()))) => parted.unwrap_or(Ok(())).map(|()| ended_as(stopping.wish())),
         Ok(Ok(Err(stop))) => Err(DaemonError::Stopped(describe(&stop))),
-        Ok(Err(_)) => Err(DaemonError::Stopped("its thread is gone".to_owned())),
+        Ok(Err(_)) => Err(DaemonError::Stopped("the engine thread is gone".to_owned())),
         Err(_) => Err(DaemonError::StopTooLong { limit: STOP_WITHIN, what: "the log was not closed" }),
     }
 }
@@ -520,7 +520,7 @@ async fn part(faces: &Faces, advertised: Advertised) -> Result<(), DaemonError> 
     };
     let what = match advertised {
         Advertised::Withdraw => "not every service was withdrawn from the network",
-        Advertised::Keep => "the network was not left",
+        Advertised::Keep => "mDNS was not stopped",
     };
     let parted = tokio::time::timeout(WITHDRAW_WITHIN, parting).await;
     parted.map_err(|_| DaemonError::StopTooLong { limit: WITHDRAW_WITHIN, what })
@@ -539,7 +539,7 @@ fn watch_engine(host: Host, stopping: CancellationToken) -> oneshot::Receiver<Re
         .spawn(move || {
             let outcome = host.join();
             if let Err(stop) = &outcome {
-                tracing::error!(reason = %describe(stop), "engine stopped; the daemon serves nothing that may be wrong");
+                tracing::error!(reason = %describe(stop), "engine stopped: stopping the daemon");
             }
             stopping.cancel();
             let _ = over.send(outcome);

@@ -55,7 +55,7 @@ pub(crate) enum OnLost {
 /// For how long a command goes on without a renewal.
 pub(crate) struct Silence {
     pub(crate) ttl: Duration,
-    pub(crate) bears: Duration,
+    pub(crate) max_silence: Duration,
     /// What happens then.
     pub(crate) then: &'static str,
 }
@@ -105,8 +105,9 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
         }
     };
     let (holding, validity) = begun?;
-    let silence = Silence { ttl: run.ttl, bears: run.pace.bears(run.ttl), then: "the command ends" };
-    silence.warn(&client, |ttl| Pace::new(ttl, None).bears(ttl), printer).await;
+    let silence =
+        Silence { ttl: run.ttl, max_silence: run.pace.max_silence(run.ttl), then: "the command ends" };
+    silence.warn(&client, |ttl| Pace::new(ttl, None).max_silence(ttl), printer).await;
     let errand = Errand {
         command: run.command,
         environment: environment(&holding, &validity),
@@ -145,26 +146,26 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
 }
 
 impl Silence {
-    /// Says so where a failover takes longer than this. A daemon that does not say how long one takes is not waited for.
-    /// `bears` is how long a holder of a ttl goes on.
+    /// Warns if a failover takes longer than this. Does not wait for a daemon that does not report its leader ttl.
+    /// `max_silence` is how long a holder of a ttl continues without a renewal.
     pub(crate) async fn warn(
         self,
         client: &Client,
-        bears: impl Fn(Duration) -> Duration,
+        max_silence: impl Fn(Duration) -> Duration,
         printer: &mut Printer,
     ) {
-        let asked = tokio::time::timeout(TOLD_WITHIN, client.fail_over()).await;
-        let Ok(Ok(Some(fail_over))) = asked else { return };
-        if self.bears < fail_over.takes() {
+        let asked = tokio::time::timeout(TOLD_WITHIN, client.failover()).await;
+        let Ok(Ok(Some(failover))) = asked else { return };
+        if self.max_silence < failover.duration() {
             let shown = |time: Duration| duration(time.as_millis() as u64);
             printer.talk(format_args!(
                 "warning: a failover takes up to {}, but with --ttl {} {} after {} without a renewal; use --ttl {} or \
                  longer to survive a failover",
-                shown(fail_over.takes()),
+                shown(failover.duration()),
                 shown(self.ttl),
                 self.then,
-                shown(self.bears),
-                shown(fail_over.enough_ttl(bears)),
+                shown(self.max_silence),
+                shown(failover.min_ttl(max_silence)),
             ));
         }
     }
@@ -189,12 +190,12 @@ async fn give_back(holding: &Holding, ending: &Ending, printer: &mut Printer) {
             return holding.release_lost("not renewed in time, the command was ended").await;
         }
         Ending::Over(Over::Code(code)) => format!("the command ended with {code}"),
-        Ending::Over(Over::Signal(number)) => format!("the command died of {}", SignalNumber(*number)),
+        Ending::Over(Over::Signal(number)) => format!("the command was killed by {}", SignalNumber(*number)),
         Ending::NotStarted { .. } => "the command could not be started".to_owned(),
         Ending::GuardianDied => "the guardian was killed, and the command with it".to_owned(),
     };
     if let Some(message) = holding.release(&reason).await {
-        printer.talk(format_args!("note: cannot release the lease, it ends with its ttl: {message}"));
+        printer.talk(format_args!("note: cannot release the lease; it ends after its ttl: {message}"));
     }
 }
 

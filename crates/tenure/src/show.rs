@@ -2,6 +2,7 @@
 //! comes through here.
 
 mod cluster;
+mod discovery;
 mod event;
 mod lease;
 mod page;
@@ -9,12 +10,12 @@ mod polling;
 mod registration;
 mod resource;
 mod session;
-mod sighting;
 mod status;
 mod story;
 mod stream;
 
 pub(crate) use cluster::{cluster_node_words, cluster_page, leader_words, node_list};
+pub(crate) use discovery::{browsed_line, discovery_line, service_page};
 pub(crate) use event::event_line;
 pub(crate) use lease::{lease_page, lease_table, lease_words, renewed_page};
 pub(crate) use page::Page;
@@ -24,7 +25,6 @@ pub(crate) use registration::{
 };
 pub(crate) use resource::{check_page, pool_table, resource_page, resource_table};
 pub(crate) use session::{session_page, session_renewed_page, session_table};
-pub(crate) use sighting::{browsed_line, service_page, sighting_line};
 pub(crate) use status::status_page;
 pub(crate) use story::story_lines;
 pub(crate) use stream::{

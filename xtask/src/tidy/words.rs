@@ -14,11 +14,15 @@ use prose::{Block, Readers, Token};
 /// Sources whose public doc comments are documentation: of libraries, and of the fields in the OpenAPI document.
 const LIBRARIES: &[&str] = &[
     "crates/api/src/",
+    "crates/assignment/src/",
     "crates/client/src/",
     "crates/polling/src/",
     "crates/server/src/routes.rs",
     "crates/server/src/routes/",
 ];
+
+/// Programs that show how to use a library.
+const EXAMPLES: &str = "/examples/";
 
 /// Modules whose doc comments on types and fields are the help of the command line.
 const HELP: &[&str] = &[
@@ -111,6 +115,9 @@ fn texts_of(path: &str, views: &Views) -> Vec<Block> {
         if path.ends_with("/lib.rs") {
             blocks.extend(prose::header(&views.comments));
         }
+    }
+    if path.contains(EXAMPLES) {
+        blocks.extend(prose::comments(&views.comments));
     }
     if begins(path, HELP) {
         blocks.extend(prose::doc_comments(views, lines, Readers::OfHelp));

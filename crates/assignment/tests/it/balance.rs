@@ -123,7 +123,7 @@ proptest! {
         for (share, weight) in shares.iter().zip(&weights) {
             let bounds = bounds(*weight, total, targets);
             prop_assert_eq!((share.floor, share.ceil, share.cap), (bounds.floor, bounds.ceil, bounds.cap));
-            prop_assert_eq!(share.hungry_below, bounds.low);
+            prop_assert_eq!(share.underloaded_below, bounds.low);
         }
         if total > 0 {
             let floors: usize = shares.iter().map(|share| share.floor).sum();

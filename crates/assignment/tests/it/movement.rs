@@ -108,7 +108,7 @@ fn more_weight_draws_what_it_adds_and_less_gives_what_it_takes() {
     }
 }
 
-/// Fifty pollers of equal loads, half of which then lose as many targets as leaves them just not hungry.
+/// Fifty pollers of equal loads, half of which then lose as many targets as leaves them just not underloaded.
 fn left_uneven(each: usize, gone_of_half: usize) -> Fleet {
     let mut fleet = Fleet::settled(Naming::Numbered, 50, Shape::Uuid, 50 * each);
     for (name, _) in &fleet.members[..25] {

@@ -39,7 +39,7 @@ fn a_tenth_of_a_share_moves_for_a_newcomer_and_the_rest_once_it_has_lasted() {
     assert!(moved.clone().all(|(to, _)| to.as_deref() == Some("d")), "nothing moves between the others");
     let first: Vec<Option<&str>> = first.iter().map(Option::as_deref).collect();
     let then = assigned(&[OLD.as_slice(), &[("d", 1, false)]].concat(), &first);
-    assert_eq!(load(&then, "d"), 45, "not hungry any more");
+    assert_eq!(load(&then, "d"), 45, "not underloaded any more");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The typed calls of mDNS registrations, one per route. The streams stand in `sightings.rs`, what keeps a
+//! The typed calls of mDNS registrations, one per route. The streams are in `discovery.rs`, what keeps a
 //! registration in `registration.rs`.
 
 use super::{Client, Manner, segment, with_query};

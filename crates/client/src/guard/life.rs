@@ -1,7 +1,7 @@
 //! The shared state of one hold: what watchers see, and the token that fires. A loss is published once and
 //! never taken back.
 
-use super::state::{Core, LossReason, Standing};
+use super::state::{Core, GuardStatus, LossReason};
 use crate::clock::BootInstant;
 use tenure_api::{DrainCause, Lease};
 use tokio::sync::watch;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GuardState {
     /// Held, at risk or lost.
-    pub standing: Standing,
+    pub status: GuardStatus,
     /// An operator drains the lease: wind down.
     pub draining: bool,
     /// The epoch that calls about the lease present.
@@ -32,7 +32,7 @@ pub(crate) struct Life {
 impl GuardState {
     pub(crate) fn held(lease: &Lease, valid_until: Option<BootInstant>) -> Self {
         Self {
-            standing: Standing::Held,
+            status: GuardStatus::Held,
             draining: lease.drain_cause == Some(DrainCause::Operator),
             epoch: lease.epoch,
             fence: lease.fence,
@@ -48,21 +48,21 @@ impl GuardState {
     }
 
     pub(crate) fn lose(&mut self, reason: LossReason) {
-        match self.standing {
-            Standing::Held | Standing::AtRisk => self.standing = Standing::Lost(reason),
-            Standing::Lost(_) => {}
+        match self.status {
+            GuardStatus::Held | GuardStatus::AtRisk => self.status = GuardStatus::Lost(reason),
+            GuardStatus::Lost(_) => {}
         }
     }
 
     /// A lease that is kept by a session stands no better than the session.
     pub(crate) fn bound_by(&mut self, session: &Self) {
         self.valid_until = session.valid_until;
-        match (&self.standing, &session.standing) {
-            (Standing::Held, Standing::AtRisk) => self.standing = Standing::AtRisk,
-            (Standing::Held | Standing::AtRisk, Standing::Lost(reason)) => self.lose(reason.clone()),
-            (Standing::Held | Standing::AtRisk, Standing::Held)
-            | (Standing::AtRisk, Standing::AtRisk)
-            | (Standing::Lost(_), Standing::Held | Standing::AtRisk | Standing::Lost(_)) => {}
+        match (&self.status, &session.status) {
+            (GuardStatus::Held, GuardStatus::AtRisk) => self.status = GuardStatus::AtRisk,
+            (GuardStatus::Held | GuardStatus::AtRisk, GuardStatus::Lost(reason)) => self.lose(reason.clone()),
+            (GuardStatus::Held | GuardStatus::AtRisk, GuardStatus::Held)
+            | (GuardStatus::AtRisk, GuardStatus::AtRisk)
+            | (GuardStatus::Lost(_), GuardStatus::Held | GuardStatus::AtRisk | GuardStatus::Lost(_)) => {}
         }
     }
 }
@@ -91,11 +91,11 @@ impl Life {
     /// What the rules believe now. Says nothing once lost.
     pub(crate) fn publish(&self, core: &Core) {
         self.change(|state| {
-            state.standing = core.standing().clone();
+            state.status = core.status().clone();
             state.draining = core.draining();
             state.valid_until = Some(core.valid_until());
         });
-        if let Standing::Lost(_) = core.standing() {
+        if let GuardStatus::Lost(_) = core.status() {
             self.token.cancel();
         }
     }
@@ -115,12 +115,12 @@ impl Life {
         if let Some(reason) = better
             && !self.settled.is_cancelled()
         {
-            self.state.send_if_modified(|state| match &mut state.standing {
-                Standing::Lost(known) if *known != reason => {
+            self.state.send_if_modified(|state| match &mut state.status {
+                GuardStatus::Lost(known) if *known != reason => {
                     *known = reason;
                     true
                 }
-                Standing::Lost(_) | Standing::Held | Standing::AtRisk => false,
+                GuardStatus::Lost(_) | GuardStatus::Held | GuardStatus::AtRisk => false,
             });
         }
         self.settled.cancel();
@@ -128,15 +128,15 @@ impl Life {
 
     pub(crate) async fn settled(&self) -> LossReason {
         self.settled.cancelled().await;
-        match self.state().standing {
-            Standing::Lost(reason) => reason,
-            Standing::Held | Standing::AtRisk => LossReason::Unreachable,
+        match self.state().status {
+            GuardStatus::Lost(reason) => reason,
+            GuardStatus::Held | GuardStatus::AtRisk => LossReason::Unreachable,
         }
     }
 
     fn change(&self, change: impl FnOnce(&mut GuardState)) {
         self.state.send_if_modified(|state| {
-            if let Standing::Lost(_) = state.standing {
+            if let GuardStatus::Lost(_) = state.status {
                 return false;
             }
             let before = state.clone();

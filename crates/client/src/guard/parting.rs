@@ -1,7 +1,7 @@
 //! What a holder says when its work has stopped: it gives the lease back, or acknowledges that it was taken.
 //! Said again until it was heard, within a limit.
 
-use super::state::{LossReason, Standing};
+use super::state::{GuardStatus, LossReason};
 use crate::client::Client;
 use crate::error::CallError;
 use crate::insist::{Way, insist};
@@ -35,15 +35,15 @@ pub(crate) struct Parting {
 }
 
 impl Farewell {
-    pub(crate) fn after(standing: &Standing) -> Self {
-        match standing {
-            Standing::Held | Standing::AtRisk => Self::Release,
+    pub(crate) fn after(status: &GuardStatus) -> Self {
+        match status {
+            GuardStatus::Held | GuardStatus::AtRisk => Self::Release,
             // The daemon may still honour it for its grace.
-            Standing::Lost(LossReason::Unreachable) => Self::Release,
-            Standing::Lost(
+            GuardStatus::Lost(LossReason::Unreachable) => Self::Release,
+            GuardStatus::Lost(
                 LossReason::Expired(_) | LossReason::Revoked(_) | LossReason::Superseded { .. },
             ) => Self::Acknowledge,
-            Standing::Lost(LossReason::Released) => Self::Nothing,
+            GuardStatus::Lost(LossReason::Released) => Self::Nothing,
         }
     }
 }
@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn what_is_said_depends_on_how_it_ended() {
-        assert_eq!(Farewell::after(&Standing::Held), Farewell::Release);
-        assert_eq!(Farewell::after(&Standing::AtRisk), Farewell::Release);
+        assert_eq!(Farewell::after(&GuardStatus::Held), Farewell::Release);
+        assert_eq!(Farewell::after(&GuardStatus::AtRisk), Farewell::Release);
         for (reason, farewell) in [
             (LossReason::Unreachable, Farewell::Release),
             (LossReason::Revoked("admin_force".to_owned()), Farewell::Acknowledge),
@@ -122,7 +122,7 @@ mod tests {
             (LossReason::Superseded { current: None }, Farewell::Acknowledge),
             (LossReason::Released, Farewell::Nothing),
         ] {
-            assert_eq!(Farewell::after(&Standing::Lost(reason)), farewell);
+            assert_eq!(Farewell::after(&GuardStatus::Lost(reason)), farewell);
         }
     }
 }

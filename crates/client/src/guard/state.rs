@@ -1,14 +1,14 @@
 //! What a holder may believe, as a function of instants and answers: no clock, no task, no connection.
 //! Invariant: a loss is for ever; nothing that arrives after it brings authority back.
 
-use crate::backoff::Scatter;
+use crate::backoff::Jitter;
 use crate::clock::BootInstant;
 use core::fmt;
 use core::time::Duration;
 
 /// Whether a holder may act.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum GuardStatus {
     /// The holder may act.
     Held,
     /// The holder may still act, but a renewal failed or is overdue.
@@ -22,9 +22,9 @@ pub enum Standing {
 pub enum LossReason {
     /// The validity ended without a renewal, or the connection that kept the lease closed.
     Unreachable,
-    /// The daemon ended it: no heartbeat came, or the maximum lifetime was over.
+    /// The daemon ended the lease or session: no heartbeat came, or the maximum lifetime was over.
     Expired(String),
-    /// The daemon ended it for another reason: an operator, a removed pool, ….
+    /// The daemon ended the lease or session for another reason: an operator, a removed pool, ….
     Revoked(String),
     /// The epoch is stale: the lease was withdrawn or changed hands.
     Superseded {
@@ -97,10 +97,10 @@ const RETRY_LONGEST: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     terms: Terms,
-    scatter: Scatter,
+    jitter: Jitter,
     epoch: u64,
     newest_lsn: u64,
-    standing: Standing,
+    status: GuardStatus,
     draining: bool,
     promise: Promise,
     attempt: Attempt,
@@ -131,7 +131,7 @@ impl Terms {
 
     /// How long the daemon may be silent, at least, before a holder with this ttl has lost: a renewal may have been due, a
     /// tenth late, when it fell silent.
-    pub(crate) fn bears(self, ttl: Duration) -> Duration {
+    pub(crate) fn max_silence(self, ttl: Duration) -> Duration {
         // The slack for clock rates, and more: the daemon alone computes it.
         let valid = ttl - ttl / 100;
         let renewed = (valid / RENEWALS).mul_f64(1.1).max(RENEW_GAP_MIN);
@@ -146,14 +146,14 @@ impl Terms {
 }
 
 impl Core {
-    pub(crate) fn new(terms: Terms, scatter: Scatter, promised: &Promised) -> Self {
+    pub(crate) fn new(terms: Terms, jitter: Jitter, promised: &Promised) -> Self {
         let promise = terms.promise(promised);
         let mut core = Self {
             terms,
-            scatter,
+            jitter,
             epoch: promised.epoch,
             newest_lsn: promised.lsn,
-            standing: Standing::Held,
+            status: GuardStatus::Held,
             draining: promised.draining,
             promise,
             attempt: Attempt::InFlight,
@@ -163,8 +163,8 @@ impl Core {
         core
     }
 
-    pub(crate) fn standing(&self) -> &Standing {
-        &self.standing
+    pub(crate) fn status(&self) -> &GuardStatus {
+        &self.status
     }
 
     pub(crate) fn draining(&self) -> bool {
@@ -178,12 +178,12 @@ impl Core {
 
     /// When to look again, whatever happens; `None` once it is lost.
     pub(crate) fn next_deadline(&self) -> Option<BootInstant> {
-        let soonest = match (&self.standing, self.attempt) {
-            (Standing::Lost(_), _) => return None,
-            (Standing::Held, Attempt::Due(at)) => at.min(self.promise.half_used),
-            (Standing::Held, Attempt::InFlight) => self.promise.half_used,
-            (Standing::AtRisk, Attempt::Due(at)) => at,
-            (Standing::AtRisk, Attempt::InFlight) => self.promise.until,
+        let soonest = match (&self.status, self.attempt) {
+            (GuardStatus::Lost(_), _) => return None,
+            (GuardStatus::Held, Attempt::Due(at)) => at.min(self.promise.half_used),
+            (GuardStatus::Held, Attempt::InFlight) => self.promise.half_used,
+            (GuardStatus::AtRisk, Attempt::Due(at)) => at,
+            (GuardStatus::AtRisk, Attempt::InFlight) => self.promise.until,
         };
         Some(soonest.min(self.promise.until))
     }
@@ -191,7 +191,7 @@ impl Core {
     /// Takes in what was seen at `now`. Time is looked at first: an answer that arrives after the end of
     /// validity finds the lease lost.
     pub(crate) fn observe(&mut self, now: BootInstant, observation: Observation) -> Option<Action> {
-        if let Standing::Lost(_) = self.standing {
+        if let GuardStatus::Lost(_) = self.status {
             return None;
         }
         if now >= self.promise.until {
@@ -212,7 +212,7 @@ impl Core {
             Observation::Gone(reason) => return Some(self.lose(reason)),
         }
         if now >= self.promise.half_used {
-            self.standing = Standing::AtRisk;
+            self.status = GuardStatus::AtRisk;
         }
         match self.attempt {
             Attempt::Due(at) if now >= at => {
@@ -235,21 +235,21 @@ impl Core {
         self.newest_lsn = promised.lsn;
         self.draining = promised.draining;
         self.failures = 0;
-        self.standing = Standing::Held;
+        self.status = GuardStatus::Held;
         self.schedule(promised.sent, promise.valid);
     }
 
     fn schedule(&mut self, sent: BootInstant, valid: Duration) {
-        let gap = self.scatter.around(valid / RENEWALS, 10).max(RENEW_GAP_MIN);
+        let gap = self.jitter.around(valid / RENEWALS, 10).max(RENEW_GAP_MIN);
         self.attempt = Attempt::Due(sent.after(gap));
     }
 
     fn failed(&mut self, now: BootInstant, retry_after: Option<Duration>) {
-        self.standing = Standing::AtRisk;
+        self.status = GuardStatus::AtRisk;
         let longest = (self.promise.valid / 10).clamp(RETRY_FIRST, RETRY_LONGEST);
         let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(longest);
         self.failures = self.failures.saturating_add(1);
-        let pause = self.scatter.around(pause, 2);
+        let pause = self.jitter.around(pause, 2);
         // Advice is taken only as far as it leaves room for more tries.
         let advised = retry_after.unwrap_or_default().min(self.promise.valid / 6);
         self.attempt = Attempt::Due(now.after(pause.max(advised)));
@@ -265,7 +265,7 @@ impl Core {
     }
 
     fn lose(&mut self, reason: LossReason) -> Action {
-        self.standing = Standing::Lost(reason.clone());
+        self.status = GuardStatus::Lost(reason.clone());
         Action::Lose(reason)
     }
 }

@@ -1,55 +1,55 @@
 //! When a registrant speaks and what it makes of the answers, as a function of instants and answers: no clock, no
 //! task, no connection. Invariant: an end is for ever, and nothing but an end stops the heartbeats.
 
-use crate::backoff::Scatter;
+use crate::backoff::Jitter;
 use crate::clock::BootInstant;
 use core::fmt;
 use core::time::Duration;
 use tenure_api::{ErrorCode, Registration, RegistrationRenewed};
 
-/// A registration and its standing.
+/// A registration and its status.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegistrationState {
     /// The registration as last answered; its `draining` is true while an operator drains it.
     pub registration: Registration,
-    /// Its standing.
-    pub standing: RegistrationStanding,
+    /// The status.
+    pub status: RegistrationStatus,
 }
 
-/// The standing of a registration.
+/// The status of a registration.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum RegistrationStanding {
-    /// It is registered.
-    Kept,
-    /// The last heartbeat got no answer; the keeper retries. It may still be registered.
-    Unheard,
-    /// It expired, and the keeper registers it again.
-    Lapsed,
-    /// It has ended for good.
+pub enum RegistrationStatus {
+    /// The service is registered.
+    Registered,
+    /// The last heartbeat got no answer; the keeper retries. The service may still be registered.
+    Unconfirmed,
+    /// The registration expired, and the keeper registers the service again.
+    Expired,
+    /// The registration has ended for good.
     Ended(RegistrationEnd),
 }
 
 /// Why a registration ended for good.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RegistrationEnd {
-    /// An operator (`admin_force`) ended it, or a caller unregistered it by its id (`explicit`).
+    /// An operator (`admin_force`) ended the registration, or a caller unregistered it by its id (`explicit`).
     Removed {
-        /// The daemon's word.
+        /// The reason that the daemon reports.
         reason: String,
     },
-    /// Another registrant of the same name took it over while this one sent no heartbeats.
+    /// Another registrant of the same name took over the registration while this one sent no heartbeats.
     TakenOver {
         /// The other registrant's epoch, if known.
         current: Option<u64>,
     },
-    /// It expired, and the daemon rejects a new registration.
+    /// The registration expired, and the daemon rejects a new one.
     Rejected {
         /// The error code.
         code: ErrorCode,
         /// The error message.
         message: String,
     },
-    /// The keeper unregistered it.
+    /// The keeper unregistered the service.
     Unregistered,
 }
 
@@ -102,7 +102,7 @@ const LIMIT_MIN: Duration = Duration::from_millis(250);
 /// What is believed of one registration.
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
-    scatter: Scatter,
+    jitter: Jitter,
     state: RegistrationState,
     due: BootInstant,
     /// Tries since a heartbeat counted.
@@ -112,9 +112,9 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(scatter: Scatter, sent: BootInstant, registration: Registration) -> Self {
-        let state = RegistrationState { registration, standing: RegistrationStanding::Kept };
-        let mut core = Self { scatter, state, due: sent, failures: 0, in_doubt: false };
+    pub(crate) fn new(jitter: Jitter, sent: BootInstant, registration: Registration) -> Self {
+        let state = RegistrationState { registration, status: RegistrationStatus::Registered };
+        let mut core = Self { jitter, state, due: sent, failures: 0, in_doubt: false };
         core.schedule(sent);
         core
     }
@@ -125,42 +125,42 @@ impl Core {
 
     /// When to speak next; `None` once it is over.
     pub(crate) fn next_deadline(&self) -> Option<BootInstant> {
-        match self.state.standing {
-            RegistrationStanding::Kept | RegistrationStanding::Unheard | RegistrationStanding::Lapsed => {
-                Some(self.due)
-            }
-            RegistrationStanding::Ended(_) => None,
+        match self.state.status {
+            RegistrationStatus::Registered
+            | RegistrationStatus::Unconfirmed
+            | RegistrationStatus::Expired => Some(self.due),
+            RegistrationStatus::Ended(_) => None,
         }
     }
 
     /// What to say when the deadline has come. The driver reports what came of it before it asks again.
     pub(crate) fn action(&self) -> Option<Action> {
-        match self.state.standing {
-            RegistrationStanding::Kept | RegistrationStanding::Unheard => {
+        match self.state.status {
+            RegistrationStatus::Registered | RegistrationStatus::Unconfirmed => {
                 // One silent try must leave room for others.
                 Some(Action::Heartbeat { limit: (self.lease() / 5).max(LIMIT_MIN) })
             }
-            RegistrationStanding::Lapsed => Some(Action::Register),
-            RegistrationStanding::Ended(_) => None,
+            RegistrationStatus::Expired => Some(Action::Register),
+            RegistrationStatus::Ended(_) => None,
         }
     }
 
     /// Takes in what was seen at `now`.
     pub(crate) fn observe(&mut self, now: BootInstant, observation: Observation) {
-        if let RegistrationStanding::Ended(_) = self.state.standing {
+        if let RegistrationStatus::Ended(_) = self.state.status {
             return;
         }
         let was_in_doubt = core::mem::take(&mut self.in_doubt);
         match observation {
             Observation::Registered { sent, registration } => {
-                self.state = RegistrationState { registration, standing: RegistrationStanding::Kept };
+                self.state = RegistrationState { registration, status: RegistrationStatus::Registered };
                 self.schedule(sent);
             }
             Observation::Renewed { sent, renewed } => {
                 let RegistrationRenewed { lease, draining, .. } = renewed;
                 self.state.registration.lease = lease;
                 self.state.registration.draining = draining;
-                self.state.standing = RegistrationStanding::Kept;
+                self.state.status = RegistrationStatus::Registered;
                 self.failures = 0;
                 self.schedule(sent);
             }
@@ -183,13 +183,13 @@ impl Core {
     }
 
     fn schedule(&mut self, sent: BootInstant) {
-        let gap = self.scatter.around(self.lease() / 3, 10).max(GAP_MIN);
+        let gap = self.jitter.around(self.lease() / 3, 10).max(GAP_MIN);
         self.due = sent.after(gap);
     }
 
     fn failed(&mut self, now: BootInstant, retry_after: Option<Duration>) {
-        if self.state.standing == RegistrationStanding::Kept {
-            self.state.standing = RegistrationStanding::Unheard;
+        if self.state.status == RegistrationStatus::Registered {
+            self.state.status = RegistrationStatus::Unconfirmed;
         }
         // Advice is taken only as far as it leaves room for more tries.
         let advised = retry_after.unwrap_or_default().min(self.lease() / 6);
@@ -207,7 +207,7 @@ impl Core {
     fn lapse(&mut self, now: BootInstant) {
         let pause = if self.failures == 0 { Duration::ZERO } else { self.pause() };
         self.failures = self.failures.max(1);
-        self.state.standing = RegistrationStanding::Lapsed;
+        self.state.status = RegistrationStatus::Expired;
         self.due = now.after(pause);
     }
 
@@ -215,11 +215,11 @@ impl Core {
         let longest = (self.lease() / 10).clamp(RETRY_FIRST, RETRY_LONGEST);
         let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(longest);
         self.failures = self.failures.saturating_add(1);
-        self.scatter.around(pause, 2)
+        self.jitter.around(pause, 2)
     }
 
     fn end(&mut self, end: RegistrationEnd) {
-        self.state.standing = RegistrationStanding::Ended(end);
+        self.state.status = RegistrationStatus::Ended(end);
     }
 }
 
@@ -236,7 +236,7 @@ impl fmt::Display for RegistrationEnd {
             }
             Self::Removed { reason } => write!(f, "another caller ended the registration ({reason})"),
             Self::TakenOver { .. } => {
-                f.write_str("another registrant of the same name took the registration over")
+                f.write_str("another registrant of the same name took over the registration")
             }
             Self::Rejected { code, message } => {
                 write!(f, "the registration ended and cannot be registered again: {message} ({code})")

@@ -91,7 +91,7 @@ fn tell(life: &Life, reason: &LossReason) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::{GuardState, Standing};
+    use crate::guard::{GuardState, GuardStatus};
 
     fn lease(id: &str, lsn: u64) -> Lease {
         serde_json::from_value(serde_json::json!({
@@ -103,7 +103,7 @@ mod tests {
 
     fn life() -> Arc<Life> {
         Arc::new(Life::new(GuardState {
-            standing: Standing::Held,
+            status: GuardStatus::Held,
             draining: false,
             epoch: 1,
             fence: 1,
@@ -118,9 +118,9 @@ mod tests {
         roll.admit(&lease("a", 1), one.clone());
         roll.admit(&lease("b", 2), other.clone());
         roll.lose("a", &LossReason::Revoked("admin_force".to_owned()));
-        assert_eq!(one.state().standing, Standing::Lost(LossReason::Revoked("admin_force".to_owned())));
+        assert_eq!(one.state().status, GuardStatus::Lost(LossReason::Revoked("admin_force".to_owned())));
         assert!(one.token().is_cancelled());
-        assert_eq!(other.state().standing, Standing::Held);
+        assert_eq!(other.state().status, GuardStatus::Held);
         assert_eq!(roll.ids(), HashSet::from(["b".to_owned()]));
     }
 
@@ -152,7 +152,7 @@ mod tests {
         let one = life();
         roll.admit(&lease("a", 1), one.clone());
         roll.close(&LossReason::Unreachable);
-        assert_eq!(one.state().standing, Standing::Lost(LossReason::Unreachable));
+        assert_eq!(one.state().status, GuardStatus::Lost(LossReason::Unreachable));
         assert_eq!(roll.admit(&lease("b", 2), life()), None);
     }
 }

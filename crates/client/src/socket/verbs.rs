@@ -11,7 +11,7 @@ use tenure_api::{
 
 /// An answer of another kind than was asked for.
 pub(super) fn unexpected(answer: &Answer) -> CallError {
-    let message = format!("an answer to something else: {answer:?}").chars().take(200).collect();
+    let message = format!("unexpected answer: {answer:?}").chars().take(200).collect();
     CallError::Unexpected { status: 0, message, definite: false, lost: false }
 }
 
@@ -19,7 +19,7 @@ pub(super) fn unexpected(answer: &Answer) -> CallError {
 pub(super) fn give_back(lease: &Lease) -> Verb {
     let body = HolderCall {
         epoch: lease.epoch,
-        reason: Some("the caller has gone".to_owned()),
+        reason: Some("the caller dropped the request".to_owned()),
         ..HolderCall::default()
     };
     Verb::Release(ByLease { lease_id: lease.lease_id.clone(), body })

@@ -77,7 +77,7 @@ fn system_roots() -> Result<RootCertStore, BuildError> {
     // A system's store may hold certificates that no verifier can use.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
-        let problem = found.errors.first().map_or_else(|| "it has none".to_owned(), ToString::to_string);
+        let problem = found.errors.first().map_or_else(|| "none found".to_owned(), ToString::to_string);
         return Err(BuildError::SystemRoots(problem));
     }
     Ok(roots)

@@ -148,7 +148,7 @@ async fn silence_is_given_up_and_its_late_answer_is_nobodys() {
     })
     .await;
     let client = Client::builder(server.endpoint.clone())
-        .answer_limit(Duration::from_millis(50))
+        .request_timeout(Duration::from_millis(50))
         .build()
         .expect("a client");
     let error = client.reset_breaker().await.expect_err("no answer");
@@ -174,7 +174,7 @@ async fn a_wait_that_was_asked_for_makes_the_limit_longer() {
     })
     .await;
     let client = Client::builder(server.endpoint.clone())
-        .answer_limit(Duration::from_millis(50))
+        .request_timeout(Duration::from_millis(50))
         .build()
         .expect("a client");
     let mut acquire = api::Acquire { resources: vec!["r".into()], holder: "me".into(), ..Default::default() };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
-use tenure_client::{CallError, Client, Endpoint, Method, Standing, api};
+use tenure_client::{CallError, Client, Endpoint, GuardStatus, Method, api};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
@@ -158,7 +158,7 @@ async fn a_silent_endpoint_is_left_in_time() {
 async fn when_nobody_is_there_the_call_ends_with_its_time() {
     let client = Client::builder(deserted().await)
         .endpoints([deserted().await])
-        .answer_limit(Duration::from_millis(300))
+        .request_timeout(Duration::from_millis(300))
         .build()
         .expect("a client");
     let error = soon("the end", client.status()).await.expect_err("nobody there");
@@ -243,7 +243,7 @@ async fn an_outcome_that_was_unknown_once_stays_unknown() {
     .await;
     let client = Client::builder(losing.endpoint.clone())
         .endpoints([unable.endpoint.clone()])
-        .answer_limit(Duration::from_millis(400))
+        .request_timeout(Duration::from_millis(400))
         .build()
         .expect("a client");
     let error = soon("the end", client.acquire(&acquire("printer"))).await.expect_err("no answer");
@@ -329,7 +329,7 @@ async fn a_guard_is_renewed_past_an_endpoint_that_falls_silent() {
         guard.state().valid_until.is_some_and(|until| until > promised)
     })
     .await;
-    assert_eq!(guard.state().standing, Standing::Held);
+    assert_eq!(guard.state().status, GuardStatus::Held);
     assert!(other.came() > 0);
     one.be(Manners::Open);
     guard.release().await.expect("released");
@@ -365,7 +365,7 @@ async fn a_session_is_renewed_past_a_dead_endpoint() {
         session.state().valid_until.is_some_and(|until| until > promised)
     })
     .await;
-    assert_eq!(session.state().standing, Standing::Held);
+    assert_eq!(session.state().status, GuardStatus::Held);
     session.close().await.expect("closed");
 }
 

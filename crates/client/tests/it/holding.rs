@@ -4,7 +4,7 @@ use crate::daemon::{Daemon, soon, wait_until};
 use crate::proxy::Proxy;
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
-use tenure_client::{Client, Guard, LossReason, ReleaseError, Standing, api};
+use tenure_client::{Client, Guard, GuardStatus, LossReason, ReleaseError, api};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// As short as a busy machine allows.
@@ -29,7 +29,7 @@ async fn a_guard_renews_beyond_its_ttl_and_gives_back() {
     soon("renewals", states.wait_for(|state| state.valid_until > Some(beyond))).await.expect("a state");
     assert!(guard.is_held());
     assert!(guard.remaining().expect("a promise") <= SHORT);
-    assert_eq!(guard.state().standing, Standing::Held);
+    assert_eq!(guard.state().status, GuardStatus::Held);
     let token = guard.token();
     guard.release().await.expect("released");
     assert!(token.is_cancelled());
@@ -65,8 +65,8 @@ async fn a_frozen_daemon_loses_the_lease_before_its_promise_ends_and_for_ever() 
     daemon.freeze();
     let until = guard.state().valid_until.expect("a promise");
     let mut states = guard.watch();
-    let at_risk = states.wait_for(|state| state.standing != Standing::Held);
-    assert_eq!(soon("risk", at_risk).await.expect("a state").standing, Standing::AtRisk);
+    let at_risk = states.wait_for(|state| state.status != GuardStatus::Held);
+    assert_eq!(soon("risk", at_risk).await.expect("a state").status, GuardStatus::AtRisk);
     soon("the loss", guard.token().cancelled()).await;
     let fired = BootInstant::now();
     assert!(fired >= until, "validity was not used up");
@@ -107,7 +107,7 @@ async fn a_daemon_that_comes_back_in_time_costs_nothing() {
     daemon.start_again().await;
     let mut states = guard.watch();
     soon("a renewal", states.wait_for(|state| state.valid_until > before)).await.expect("a state");
-    assert_eq!(guard.state().standing, Standing::Held);
+    assert_eq!(guard.state().status, GuardStatus::Held);
     guard.release().await.expect("released");
 }
 

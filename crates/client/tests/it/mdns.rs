@@ -5,8 +5,8 @@ use crate::proxy::Proxy;
 use serde_json::Value;
 use std::fs;
 use std::time::Duration;
-use tenure_client::api::{self, ErrorCode, Liveness, Mode, Register, SightingKind};
-use tenure_client::{CallError, Client, RegistrationEnd, RegistrationKeeper, RegistrationStanding};
+use tenure_client::api::{self, DiscoveryEventKind, ErrorCode, Liveness, Mode, Register};
+use tenure_client::{CallError, Client, RegistrationEnd, RegistrationKeeper, RegistrationStatus};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// As short as a busy machine allows.
@@ -129,7 +129,7 @@ async fn a_registration_is_kept_beyond_its_lease_and_ends_with_its_keeper() {
     let keeper = keep(&client, "App").await;
     let id = keeper.registration().id;
     wait_for_heartbeats(&client, &id, 5).await;
-    assert_eq!(keeper.state().standing, RegistrationStanding::Kept);
+    assert_eq!(keeper.state().status, RegistrationStatus::Registered);
     keeper.unregister().await.expect("unregistered");
     assert!(!is_registered(&client, &id).await);
 }
@@ -152,10 +152,10 @@ async fn a_restarted_daemon_goes_on_with_it() {
     let before = keeper.registration();
     let mut states = keeper.watch();
     daemon.kill();
-    let unheard = states.wait_for(|state| state.standing == RegistrationStanding::Unheard);
+    let unheard = states.wait_for(|state| state.status == RegistrationStatus::Unconfirmed);
     soon("silence", unheard).await.expect("a state");
     daemon.start_again().await;
-    soon("an answer", states.wait_for(|state| state.standing == RegistrationStanding::Kept))
+    soon("an answer", states.wait_for(|state| state.status == RegistrationStatus::Registered))
         .await
         .expect("a state");
     assert_eq!(keeper.registration(), before);
@@ -173,8 +173,9 @@ async fn a_daemon_that_forgot_it_is_told_again() {
     let data = daemon.socket().parent().expect("a directory").join("data");
     fs::remove_dir_all(data).expect("removed");
     daemon.start_again().await;
-    let again = states
-        .wait_for(|state| state.standing == RegistrationStanding::Kept && state.registration.id != before.id);
+    let again = states.wait_for(|state| {
+        state.status == RegistrationStatus::Registered && state.registration.id != before.id
+    });
     soon("a new registration", again).await.expect("a state");
     let listed = client.registrations().await.expect("a list");
     assert_eq!(listed.len(), 1);
@@ -238,9 +239,9 @@ async fn heartbeats_go_on_after_answers_that_never_came() {
     let id = keeper.registration().id;
     let mut states = keeper.watch();
     proxy.lose_answers(6);
-    let unheard = states.wait_for(|state| state.standing == RegistrationStanding::Unheard);
+    let unheard = states.wait_for(|state| state.status == RegistrationStatus::Unconfirmed);
     soon("silence", unheard).await.expect("a state");
-    soon("an answer", states.wait_for(|state| state.standing == RegistrationStanding::Kept))
+    soon("an answer", states.wait_for(|state| state.status == RegistrationStatus::Registered))
         .await
         .expect("a state");
     wait_for_heartbeats(&client, &id, 2).await;
@@ -266,13 +267,13 @@ async fn a_browse_tells_what_is_there_whole_and_ends_after_a_while_without_news(
     let client = daemon.client();
     let registered = client.register(&service("App", None)).await.expect("registered");
     let mut browse = client.browse(Some("_http._tcp"), SECOND).await.expect("a stream");
-    let seen = soon("a sighting", browse.next()).await.expect("a sighting").expect("one");
+    let seen = soon("a discovery event", browse.next()).await.expect("a discovery event").expect("one");
     let api::Browsed::Found { found } = seen else { panic!("{seen:?}") };
     assert_eq!((found.name.as_str(), found.port), ("App", Some(8080)));
     client.unregister(&registered.id).await.expect("unregistered");
-    let seen = soon("a sighting", browse.next()).await.expect("a sighting").expect("one");
+    let seen = soon("a discovery event", browse.next()).await.expect("a discovery event").expect("one");
     let api::Browsed::Seen(gone) = seen else { panic!("{seen:?}") };
-    assert_eq!((gone.event, gone.service.name.as_str()), (SightingKind::Removed, "App"));
+    assert_eq!((gone.event, gone.service.name.as_str()), (DiscoveryEventKind::Removed, "App"));
     assert_eq!(soon("the end", browse.next()).await.expect("the end"), None);
     let mut types = client.browse(None, Duration::from_millis(300)).await.expect("a stream");
     assert_eq!(soon("the end", types.next()).await.expect("the end"), None);
@@ -286,8 +287,8 @@ async fn a_subscription_tells_every_step_and_that_the_daemon_stops() {
     let client = daemon.client();
     client.register(&service("App", None)).await.expect("registered");
     let mut events = client.subscribe(Some("http"), Duration::ZERO).await.expect("a stream");
-    for kind in [SightingKind::Found, SightingKind::Resolved] {
-        let seen = soon("a sighting", events.next()).await.expect("a sighting").expect("one");
+    for kind in [DiscoveryEventKind::Found, DiscoveryEventKind::Resolved] {
+        let seen = soon("a discovery event", events.next()).await.expect("a discovery event").expect("one");
         assert_eq!((seen.event, seen.service.name.as_str()), (kind, "App"));
     }
     client.shut_down(&api::ShutDown::default()).await.expect("told");

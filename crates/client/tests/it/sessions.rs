@@ -4,7 +4,7 @@ use crate::daemon::{Daemon, soon, wait_until};
 use crate::tiny::{TinyHttp, answer, read_request};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tenure_client::{LossReason, Standing, api};
+use tenure_client::{GuardStatus, LossReason, api};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -53,7 +53,7 @@ async fn a_session_that_cannot_be_renewed_is_lost_with_everything_under_it() {
     soon("the loss", guard.token().cancelled()).await;
     assert!(keeper.token().is_cancelled());
     assert_eq!(keeper.lost().await, LossReason::Unreachable);
-    assert_eq!(guard.state().standing, Standing::Lost(LossReason::Unreachable));
+    assert_eq!(guard.state().status, GuardStatus::Lost(LossReason::Unreachable));
     assert!(until.is_some());
     daemon.thaw();
     assert!(keeper.hold(["s"]).acquire().await.is_err(), "nothing is held under a lost session");

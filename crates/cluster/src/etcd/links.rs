@@ -235,7 +235,7 @@ async fn authenticate(
     match link.ask::<_, AuthenticateResponse>(open, PATH, request, None, within).await {
         Ok(answer) => match answer.token.parse() {
             Ok(token) => Ok(Pass::Token(token)),
-            Err(_) => Err(Failure::Unsent(link.names("its token is not one that can be shown"))),
+            Err(_) => Err(Failure::Unsent(link.names("its token is not a valid header value"))),
         },
         Err(Failure::Refused(status)) if status.message().contains("authentication is not enabled") => {
             Ok(Pass::Needless)

@@ -64,7 +64,7 @@ async fn get(mut stream: impl AsyncRead + AsyncWrite + Unpin, address: &str) -> 
     stream.take(PAGE_BYTES_MAX).read_to_string(&mut answer).await?;
     let (head, page) = answer.split_once("\r\n\r\n").ok_or_else(|| io::Error::other("not HTTP"))?;
     if head.split(' ').nth(1) != Some("200") {
-        return Err(io::Error::other("no page of metrics"));
+        return Err(io::Error::other("the answer is not a page of metrics"));
     }
     Ok(page.to_owned())
 }

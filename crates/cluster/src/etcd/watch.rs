@@ -222,7 +222,7 @@ impl Place {
             Over::Told(why) => link.names(&why),
             Over::Silent => {
                 link.give_up(&self.open);
-                link.names(&format!("not a word for {:?}", QUIET * 2))
+                link.names(&format!("no message for {:?}", QUIET * 2))
             }
         }
     }

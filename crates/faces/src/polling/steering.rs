@@ -132,7 +132,7 @@ impl Faces {
             Err(error) => return Err(error),
         };
         let name = PollName::Cordon(poller.clone());
-        let lsn = self.take_back(found.held(&name), operation, "may have targets again").await?;
+        let lsn = self.take_back(found.held(&name), operation, "takes targets again").await?;
         if let Some(lsn) = lsn {
             tracing::info!(%group, %poller, principal = %caller.principal, at = lsn.0, "poller uncordoned");
         }

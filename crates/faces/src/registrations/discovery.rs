@@ -8,7 +8,9 @@ use crate::dispatch::Faces;
 use crate::tally::{Counted, Full, Tally};
 use core::time::Duration;
 use std::sync::Arc;
-use tenure_api::{Address, Browsed, Error, ErrorCode, Resolved, ServiceRecord, Sighting, SightingKind};
+use tenure_api::{
+    Address, Browsed, DiscoveryEvent, DiscoveryEventKind, Error, ErrorCode, Resolved, ServiceRecord,
+};
 use tenure_engine::kernel::Text;
 use tokio::time::timeout;
 
@@ -30,13 +32,17 @@ pub struct Sightseeing {
 
 impl Sightseeing {
     /// The next sighting; `None` once the daemon stops. Nothing is lost when this is dropped before it is ready.
-    pub async fn next(&mut self) -> Option<Sighting> {
+    pub async fn next(&mut self) -> Option<DiscoveryEvent> {
         Some(match self.sightings.next().await? {
-            Seen::Found { name, service_type } => sighting(SightingKind::Found, &name, &service_type),
-            Seen::Resolved(record) => Sighting { event: SightingKind::Resolved, service: shown(record) },
-            Seen::Removed { name, service_type } => sighting(SightingKind::Removed, &name, &service_type),
-            Seen::TypeFound(name) => sighting(SightingKind::Found, &name, TYPES_TYPE),
-            Seen::TypeRemoved(name) => sighting(SightingKind::Removed, &name, TYPES_TYPE),
+            Seen::Found { name, service_type } => sighting(DiscoveryEventKind::Found, &name, &service_type),
+            Seen::Resolved(record) => {
+                DiscoveryEvent { event: DiscoveryEventKind::Resolved, service: shown(record) }
+            }
+            Seen::Removed { name, service_type } => {
+                sighting(DiscoveryEventKind::Removed, &name, &service_type)
+            }
+            Seen::TypeFound(name) => sighting(DiscoveryEventKind::Found, &name, TYPES_TYPE),
+            Seen::TypeRemoved(name) => sighting(DiscoveryEventKind::Removed, &name, TYPES_TYPE),
         })
     }
 
@@ -45,13 +51,13 @@ impl Sightseeing {
         loop {
             let sighting = self.next().await?;
             match sighting.event {
-                SightingKind::Resolved => return Some(Browsed::Found { found: sighting.service }),
-                SightingKind::Found if sighting.service.service_type == TYPES_TYPE => {
+                DiscoveryEventKind::Resolved => return Some(Browsed::Found { found: sighting.service }),
+                DiscoveryEventKind::Found if sighting.service.service_type == TYPES_TYPE => {
                     return Some(Browsed::Found { found: sighting.service });
                 }
                 // It will be told once it is resolved.
-                SightingKind::Found => {}
-                SightingKind::Removed => return Some(Browsed::Seen(sighting)),
+                DiscoveryEventKind::Found => {}
+                DiscoveryEventKind::Removed => return Some(Browsed::Seen(sighting)),
             }
         }
     }
@@ -154,8 +160,8 @@ async fn next_of(sightings: &mut dyn Sightings, instance: &str) -> Change {
     }
 }
 
-fn sighting(event: SightingKind, name: &str, service_type: &str) -> Sighting {
-    Sighting { event, service: ServiceRecord::named(name, service_type) }
+fn sighting(event: DiscoveryEventKind, name: &str, service_type: &str) -> DiscoveryEvent {
+    DiscoveryEvent { event, service: ServiceRecord::named(name, service_type) }
 }
 
 fn shown(record: Record) -> ServiceRecord {

@@ -243,7 +243,7 @@ fn check_type_name(name: &str) -> Result<(), &'static str> {
         return Err("its name has no letter");
     }
     if name.starts_with('-') || name.ends_with('-') || name.contains("--") {
-        return Err("a - in its name stands between two others");
+        return Err("its name begins or ends with -, or has two - in a row");
     }
     Ok(())
 }
@@ -284,7 +284,7 @@ fn check_txt(txt: &Txt) -> Result<(), Error> {
             return refuse(format!("the txt key {key:?} must be printable ASCII without ="));
         }
         if !seen.insert(key.to_ascii_lowercase()) {
-            return refuse(format!("the txt key {key:?} is given twice: capitals make no difference"));
+            return refuse(format!("the txt key {key:?} is given twice: keys are compared without case"));
         }
         let bytes = key.len() + value.as_ref().map_or(0, |value| value.len() + 1);
         if bytes > TXT_ENTRY_BYTES_MAX {

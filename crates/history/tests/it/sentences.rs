@@ -150,7 +150,7 @@ fn every_change_has_a_sentence() {
         session_opened: session cli:0000002a opened by host: lasts while its connection is open, grace 5 s
         session_opened: session cli:0000002a opened by host: lasts while its standard input is open, grace 5 s
         session_opened: session cli:0000002a opened by host: ttl 90 s (renew every 30 s), grace 5 s
-        session_closed: standard input cli:0000002a ended: its holder asked for it (explicit); its leases end with it
+        session_closed: standard input cli:0000002a ended: its holder requested it (explicit); its leases end with it
         session_closed: standard input cli:0000002a ended: it closed, and its holder did not come back (session_expired); its leases end with it
         session_closed: standard input cli:0000002a ended: its heartbeats stopped (heartbeat_expired); its leases end with it
         session_closed: standard input cli:0000002a ended: it was not used in time (reservation_expired); its leases end with it
@@ -188,7 +188,7 @@ fn every_reason_and_every_evidence_has_a_sentence() {
     say(&mut out, &Change::Revoked(by_hand.clone()));
     say(&mut out, &Change::Revoked(Revoked { actor: Actor::Holder, ..by_hand }));
     expect![[r#"
-        revoked: revoked: its holder asked for it (explicit)
+        revoked: revoked: its holder requested it (explicit)
         revoked: revoked: its session was silent for longer than its grace (session_expired)
         revoked: revoked: its heartbeats stopped (heartbeat_expired)
         revoked: revoked: it was not activated in time (reservation_expired)

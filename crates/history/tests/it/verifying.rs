@@ -182,7 +182,7 @@ fn notes_that_cannot_be_understood_decide_nothing() {
     assert_eq!(report.notes_unknown, 1);
     expect![[r#"
         4 segments, 30 frames, 36 records [23, 10, 1, 1, 1], lsn 1-36, clean true, from start true, from snapshot None, to 36, snapshots [], scans 1, indexes 0
-        warning: notes that cannot be read: 1, the first at lsn 35; they decide nothing
+        warning: notes that cannot be read: 1, the first at lsn 35; notes are advisory, and the state is complete without them
     "#]].assert_eq(&told(&report));
 }
 
@@ -225,7 +225,7 @@ fn records_that_cannot_follow_each_other_are_damage_and_no_panic() {
     }
     expect![[r#"
         record 34 does not follow from the records before it: "r1" is held by lease 31
-        record 34 does not follow from the records before it: "a" stands in it twice
+        record 34 does not follow from the records before it: it names "a" twice
         record 34 cannot be decoded: a number is out of range
         record 34 does not follow from the records before it: there is no session 0000004d
         record 34 does not follow from the records before it: lease 999 is not live
@@ -248,7 +248,7 @@ fn a_snapshot_that_disagrees_with_the_log_is_damage() {
     let (directory, _) = tale.stop();
     expect![[r#"
         4 segments, 29 frames, 34 records [23, 8, 1, 1, 1], lsn 1-34, clean true, from start true, from snapshot Some(20), to 34, snapshots [(20, true)], scans 4, indexes 0
-        damage: 00000000000000000009.snap at 65: the snapshot is not the state that the log comes to at lsn 9
+        damage: 00000000000000000009.snap at 65: the snapshot differs from the state of the log at lsn 9
     "#]].assert_eq(&told(&verified(&directory)));
 }
 

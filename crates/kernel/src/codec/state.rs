@@ -141,7 +141,7 @@ pub fn decode_state(setup: Setup, bytes: &[u8]) -> Result<Kernel, DecodeError> {
         kernel.shares.change(&session.principal, |share| share.sessions += 1);
         let slot = kernel.sessions.insert(session);
         if kernel.session_index.insert(id, slot).is_some() {
-            return Err(DecodeError::Inconsistent("a session stands twice"));
+            return Err(DecodeError::Inconsistent("a session occurs twice"));
         }
     }
     let leases = r.count()?;
@@ -193,7 +193,7 @@ fn register(kernel: &mut Kernel, live: Vec<(Lsn, u32)>) -> Result<(), DecodeErro
             kernel.register.push_live(lsn, slot);
         }
         if lsn <= previous || live.peek().is_some_and(|(live, _)| *live == lsn) {
-            return Err(DecodeError::Inconsistent("an ended lease stands twice"));
+            return Err(DecodeError::Inconsistent("an ended lease occurs twice"));
         }
         previous = lsn;
         kernel.register.push_ended(lsn, key);
@@ -328,7 +328,7 @@ fn read_lease(r: &mut Reader<'_>, kernel: &mut Kernel, previous: Lsn) -> Result<
         return Err(DecodeError::Inconsistent("leases are not in order"));
     }
     if members.iter().any(|name| kernel.covering_slot(name).is_some()) {
-        return Err(DecodeError::Inconsistent("a resource stands in two leases"));
+        return Err(DecodeError::Inconsistent("a resource is in two leases"));
     }
     if policy.session.is_some_and(|session| kernel.session_slot(session).is_none()) {
         return Err(DecodeError::Inconsistent("a lease names a session that is not there"));

@@ -454,7 +454,7 @@ fn a_state_that_contradicts_itself_is_refused() {
     whole.read().unwrap().check_invariants().unwrap();
 
     let twice = Parts { sessions: vec![session(4), session(4)], ..Parts::none() };
-    assert_eq!(contradiction(twice), "a session stands twice");
+    assert_eq!(contradiction(twice), "a session occurs twice");
     let order = Parts { leases: vec![lease(3, b"a", None), lease(2, b"b", None)], ..Parts::none() };
     assert_eq!(contradiction(order), "leases are not in order");
     let same = Parts { leases: vec![lease(3, b"a", None), lease(3, b"b", None)], ..Parts::none() };
@@ -464,16 +464,16 @@ fn a_state_that_contradicts_itself_is_refused() {
     let newest = Parts { leases: vec![lease(9, b"a", None)], ..Parts::none() };
     assert!(newest.read().is_ok());
     let shared = Parts { leases: vec![lease(2, b"a", None), lease(3, b"ba", None)], ..Parts::none() };
-    assert_eq!(contradiction(shared), "a resource stands in two leases");
+    assert_eq!(contradiction(shared), "a resource is in two leases");
     let stray = Parts { leases: vec![lease(2, b"a", Some(4))], ..Parts::none() };
     assert_eq!(contradiction(stray), "a lease names a session that is not there");
     let double = Parts { leases: vec![lease(2, b"aba", None)], ..Parts::none() };
     assert_eq!(contradiction(double), "a lease names a member twice");
     let again = Parts { ended: vec![ended(1, 4), ended(1, 5)], ..Parts::none() };
-    assert_eq!(contradiction(again), "an ended lease stands twice");
+    assert_eq!(contradiction(again), "an ended lease occurs twice");
 
     let living = Parts { leases: vec![lease(2, b"a", None)], ended: vec![ended(2, 4)], ..Parts::none() };
-    assert_eq!(contradiction(living), "an ended lease stands twice");
+    assert_eq!(contradiction(living), "an ended lease occurs twice");
 
     let broken = |parts: Parts| parts.read().unwrap().check_invariants().unwrap_err().rule;
     let undead = Parts { ended: vec![ended(2, 1)], ..Parts::none() };

@@ -159,7 +159,7 @@ impl Earlier {
         let path = junction.directory.join(UNFINISHED_NAME);
         match junction.disk.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed("remove what was left of an earlier segment")(error));
+                return Err(failed("remove the rest of an earlier segment")(error));
             }
             Ok(()) | Err(_) => {}
         }

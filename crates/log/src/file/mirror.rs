@@ -162,7 +162,7 @@ impl Mirror {
         if self.unsynced_bytes() == 0 {
             return Ok(());
         }
-        let synced = self.log.file.sync().map_err(super::failed("sync the copy"));
+        let synced = self.log.file.sync().map_err(super::failed("sync the local log"));
         match &synced {
             Ok(()) => self.synced_bytes = self.taken_bytes,
             Err(error) => self.log.state = State::Failed { first: super::describe(error) },
@@ -189,7 +189,7 @@ impl Mirror {
     /// # Errors
     /// When the sync failed.
     pub fn synced_apart(&mut self, done: &SyncApart, synced: io::Result<()>) -> Result<(), AppendError> {
-        let synced = synced.map_err(super::failed("sync the copy"));
+        let synced = synced.map_err(super::failed("sync the local log"));
         match &synced {
             // Another thread may have synced more meanwhile.
             Ok(()) => self.synced_bytes = self.synced_bytes.max(done.taken_bytes),

@@ -208,10 +208,12 @@ pub(super) fn open(
 fn refuse_moved(disk: &SharedDisk, root: &Path) -> Result<(), OpenError> {
     let named = disk.list(root).map_err(failed("list the data directory"))?;
     if named.iter().any(|name| name == MOVED_MARKER) {
-        let file =
-            disk.open(&root.join(MOVED_MARKER), OpenMode::Read).map_err(failed("read where the log went"))?;
-        let mut to = vec![0; file.length().map_err(failed("read where the log went"))?.min(4_096) as usize];
-        let read = file.read_at(&mut to, 0).map_err(failed("read where the log went"))?;
+        let file = disk
+            .open(&root.join(MOVED_MARKER), OpenMode::Read)
+            .map_err(failed("read where the log was moved to"))?;
+        let mut to =
+            vec![0; file.length().map_err(failed("read where the log was moved to"))?.min(4_096) as usize];
+        let read = file.read_at(&mut to, 0).map_err(failed("read where the log was moved to"))?;
         let to = String::from_utf8_lossy(&to[..read]).trim().to_owned();
         return Err(OpenError::Moved { directory: root.to_owned(), to });
     }

@@ -39,7 +39,7 @@ impl fmt::Display for Cut {
             let (file, offset, lsn) = (&self.file, self.offset, self.first_lsn);
             return write!(
                 f,
-                "cut {bytes} bytes from the copy in {file} at offset {offset}: lsn {lsn} and after it are copied again"
+                "cut {bytes} bytes from the local log in {file} at offset {offset}: lsn {lsn} and after it are copied again"
             );
         }
         write!(f, "cut {bytes} bytes of a torn frame from {} at offset {}: ", self.file, self.offset)?;

@@ -336,7 +336,7 @@ impl Responder {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
             let is_present = !entry.presences.is_empty();
             let token = entry.leaving.as_mut().and_then(|leaving| leaving.token.take());
-            let why = if is_present { "it takes too long; it is still tried" } else { NOT_CARRIED };
+            let why = if is_present { "it takes too long; still trying" } else { NOT_CARRIED };
             token.into_iter().for_each(|token| self.answer(token, Goodbye::Unsent(why.to_owned())));
             // It is owed from now on, and its names are free.
             self.look_whether_gone(now, id);

@@ -11,8 +11,10 @@ mod reporting;
 use super::holdings::Standing;
 use super::plan::{Plan, Situation, key, plan};
 use super::{PollerError, Shared};
-use crate::numbers::MoveReason;
-use crate::store::{Claim, Grip, LetGo, Outcome, SeenMember, Store, StoreError, TargetName, View, Wanted};
+use crate::metrics::MoveReason;
+use crate::store::{
+    HeldTarget, HolderState, Outcome, ReleaseReason, SeenMember, Store, StoreError, TargetName, View, Wanted,
+};
 use budget::{Budget, Quota, quotas};
 use core::time::Duration;
 use deaths::{Deaths, Flapping};
@@ -174,8 +176,8 @@ impl<S: Store> Control<S> {
     /// Whether a poller that never joined ends. A session that lapsed while it joined is no reason: the machine is busy.
     fn gives_up(&self, error: &StoreError, begun: BootInstant) -> bool {
         let is_busy = matches!(error, StoreError::NotMember(_))
-            && BootInstant::now().since(begun) < self.shared.membership.join_limit();
-        !self.shared.has_been_member() && !self.shared.options.patient && !is_busy
+            && BootInstant::now().since(begun) < self.shared.membership.join_timeout();
+        !self.shared.has_been_member() && !self.shared.options.wait_for_store && !is_busy
     }
 
     /// Round after round while it is a member.
@@ -226,7 +228,7 @@ impl<S: Store> Control<S> {
         let now = BootInstant::now();
         *busy = now.since(begun);
         let mut wake = Wake(now.after(self.shared.options.discovery));
-        if let Some(again) = plan.look_again_at {
+        if let Some(again) = plan.read_again_at {
             wake.by(again.max(now.after(PACE)));
         }
         self.note_members(&view, now);
@@ -252,18 +254,18 @@ impl<S: Store> Control<S> {
             let mut holdings = self.shared.holdings();
             holdings.forget_let_go(|target| view.owners.get(target)?.fence);
             holdings.forget_strangers(|target| targets.binary_search(target).is_ok());
-            let is_gone = |claim: &Claim| match view.owners.get(&claim.target) {
-                Some(seen) if seen.fence == Some(claim.fence) => seen.grip != Grip::Firm,
+            let is_gone = |lease: &HeldTarget| match view.owners.get(&lease.target) {
+                Some(seen) if seen.fence == Some(lease.fence) => seen.state != HolderState::Active,
                 // Fences rise with every change of hands.
-                Some(seen) => seen.fence.is_none_or(|fence| fence > claim.fence),
-                // A view that is older than the claim does not show it yet.
-                None => claim.key.lsn <= view.as_of,
+                Some(seen) => seen.fence.is_none_or(|fence| fence > lease.fence),
+                // A view that is older than the lease does not show it yet.
+                None => lease.key.lsn <= view.as_of,
             };
-            for claim in holdings.claims().into_iter().filter(is_gone) {
-                if targets.binary_search(&claim.target).is_ok()
-                    && holdings.lose(&claim.target, claim.fence).is_some()
+            for lease in holdings.leases().into_iter().filter(is_gone) {
+                if targets.binary_search(&lease.target).is_ok()
+                    && holdings.lose(&lease.target, lease.fence).is_some()
                 {
-                    lost.push(claim);
+                    lost.push(lease);
                 }
             }
             let me = &self.shared.membership.instance;
@@ -272,20 +274,20 @@ impl<S: Store> Control<S> {
                 let Some(fence) = seen.fence.filter(|fence| !holdings.is_let_go(target, *fence)) else {
                     continue;
                 };
-                if holdings.get(target).is_some_and(|holding| holding.claim.fence >= fence) {
+                if holdings.get(target).is_some_and(|holding| holding.lease.fence >= fence) {
                     continue;
                 }
                 let adopted = self.shared.store.adopt(target, seen);
-                if adopted.is_some_and(|claim| holdings.admit(claim, now)) {
+                if adopted.is_some_and(|lease| holdings.admit(lease, now)) {
                     if self.is_leaving {
-                        holdings.drain(target, LetGo::Shutdown, false);
+                        holdings.drain(target, ReleaseReason::Shutdown, false);
                     }
                     handed.push((target.clone(), fence));
                 }
             }
         }
-        for claim in lost {
-            self.log_lost(&claim);
+        for lease in lost {
+            self.log_lost(&lease);
         }
         for (target, fence) in handed {
             self.log_acquired(&target, fence, "handed over");
@@ -342,7 +344,7 @@ impl<S: Store> Control<S> {
             Some(_) => {}
         }
         self.shared.counters.asked_store();
-        match self.shared.store.tell(PollerStatus::Online).await {
+        match self.shared.store.publish_status(PollerStatus::Online).await {
             Ok(()) => self.proven_at = None,
             Err(error) => {
                 tracing::debug!(group = self.shared.group, %error, "cannot report the status of this poller to the group");
@@ -371,9 +373,9 @@ impl<S: Store> Control<S> {
     fn drain(&mut self, plan: &Plan, view: &View, wake: &mut Wake, now: BootInstant) {
         let mut holdings = self.shared.holdings();
         let (successors, given) = (&mut self.successors, &mut self.given);
-        // A claim that was lost and taken anew is another one.
+        // A lease that was lost and taken anew is another one.
         successors.retain(|target, (fence, _)| {
-            holdings.get(target).is_some_and(|holding| holding.claim.fence == *fence)
+            holdings.get(target).is_some_and(|holding| holding.lease.fence == *fence)
         });
         for target in &plan.keep {
             if holdings.get(target).is_some_and(|holding| !holding.gone_maybe) {
@@ -382,10 +384,10 @@ impl<S: Store> Control<S> {
             }
         }
         for target in &plan.drop {
-            holdings.drain(target, LetGo::TargetRemoved, true);
+            holdings.drain(target, ReleaseReason::TargetRemoved, true);
         }
         given.retain(|_, (_, at)| now.since(*at) < self.shared.options.discovery);
-        let why = if self.is_leaving { LetGo::Shutdown } else { LetGo::Rebalanced };
+        let why = if self.is_leaving { ReleaseReason::Shutdown } else { ReleaseReason::Rebalanced };
         let settled = self.settled_since.after(SETTLE);
         let may_move = self.is_leaving || now >= settled;
         let share = self.share;
@@ -401,7 +403,7 @@ impl<S: Store> Control<S> {
         let mut spent = 0;
         for (target, successor) in &plan.give {
             let Some(holding) = holdings.get(target) else { continue };
-            let fence = holding.claim.fence;
+            let fence = holding.lease.fence;
             // Until it is known what became of it, it can go nowhere else.
             if holding.gone_maybe {
                 continue;
@@ -433,9 +435,9 @@ impl<S: Store> Control<S> {
 
     /// Hands over and releases what drains and has no poll running.
     async fn let_go(&mut self, wake: &mut Wake) -> Result<(), StoreError> {
-        let mut handed: HashMap<LetGo, Vec<(Claim, SeenMember)>> = HashMap::new();
-        let mut released: HashMap<LetGo, Vec<Claim>> = HashMap::new();
-        let mut in_doubt: Vec<(Claim, SeenMember)> = Vec::new();
+        let mut handed: HashMap<ReleaseReason, Vec<(HeldTarget, SeenMember)>> = HashMap::new();
+        let mut released: HashMap<ReleaseReason, Vec<HeldTarget>> = HashMap::new();
+        let mut in_doubt: Vec<(HeldTarget, SeenMember)> = Vec::new();
         {
             let holdings = self.shared.holdings();
             for (target, holding) in holdings.iter() {
@@ -443,23 +445,25 @@ impl<S: Store> Control<S> {
                 if holdings.is_running(target) {
                     continue;
                 }
-                let claim = holding.claim.clone();
+                let lease = holding.lease.clone();
                 match self.successors.get(target).map(|(_, to)| to) {
                     // Asked for again, it is counted already.
-                    Some(to) if to.takes_handovers && holding.gone_maybe && why == LetGo::Rebalanced => {
-                        in_doubt.push((claim, to.clone()));
+                    Some(to)
+                        if to.takes_handovers && holding.gone_maybe && why == ReleaseReason::Rebalanced =>
+                    {
+                        in_doubt.push((lease, to.clone()));
                     }
-                    Some(to) if to.takes_handovers && why != LetGo::TargetRemoved => {
-                        handed.entry(why).or_default().push((claim, to.clone()));
+                    Some(to) if to.takes_handovers && why != ReleaseReason::TargetRemoved => {
+                        handed.entry(why).or_default().push((lease, to.clone()));
                     }
                     // While a successor may be found it is not given up.
-                    None if why == LetGo::Rebalanced && !holding.tie.stop.is_cancelled() => {}
-                    _ => released.entry(why).or_default().push(claim),
+                    None if why == ReleaseReason::Rebalanced && !holding.tie.stop.is_cancelled() => {}
+                    _ => released.entry(why).or_default().push(lease),
                 }
             }
         }
         let now = BootInstant::now();
-        match handed.get_mut(&LetGo::Rebalanced) {
+        match handed.get_mut(&ReleaseReason::Rebalanced) {
             // A poll that ran on put its move off: these are counted again when they move.
             Some(moves) if !self.is_leaving => {
                 let allowed = self.handing.left(now, self.share);
@@ -471,52 +475,59 @@ impl<S: Store> Control<S> {
             }
             Some(_) | None => self.handing.rest(),
         }
-        self.hand_over(&in_doubt, LetGo::Rebalanced, wake).await?;
-        for (why, claims) in handed {
-            self.hand_over(&claims, why, wake).await?;
+        self.hand_over(&in_doubt, ReleaseReason::Rebalanced, wake).await?;
+        for (why, leases) in handed {
+            self.hand_over(&leases, why, wake).await?;
         }
-        for (why, claims) in released {
-            self.release(&claims, why).await?;
+        for (why, leases) in released {
+            self.release(&leases, why).await?;
         }
         Ok(())
     }
 
     async fn hand_over(
         &mut self,
-        claims: &[(Claim, SeenMember)],
-        why: LetGo,
+        leases: &[(HeldTarget, SeenMember)],
+        why: ReleaseReason,
         wake: &mut Wake,
     ) -> Result<(), StoreError> {
-        for lot in claims.chunks(LOT.min(S::MOVES_PER_RENEWAL / 2)) {
+        for lot in leases.chunks(LOT.min(S::MOVES_PER_RENEWAL / 2)) {
             self.renew_after_many(lot.len()).await;
-            self.doubt(lot.iter().map(|(claim, _)| claim));
+            self.doubt(lot.iter().map(|(lease, _)| lease));
             self.shared.counters.asked_store();
             let outcomes = self.shared.store.hand_over(lot, why).await?;
-            for ((claim, to), outcome) in lot.iter().zip(outcomes) {
-                self.handed(claim, to, outcome, why, wake);
+            for ((lease, to), outcome) in lot.iter().zip(outcomes) {
+                self.handed(lease, to, outcome, why, wake);
             }
         }
         Ok(())
     }
 
-    fn handed(&mut self, claim: &Claim, to: &SeenMember, outcome: Outcome<()>, why: LetGo, wake: &mut Wake) {
+    fn handed(
+        &mut self,
+        lease: &HeldTarget,
+        to: &SeenMember,
+        outcome: Outcome<()>,
+        why: ReleaseReason,
+        wake: &mut Wake,
+    ) {
         let now = BootInstant::now();
-        let target = &claim.target;
+        let target = &lease.target;
         match outcome {
             Outcome::Done(()) => {
                 let name = to.instance.name().to_owned();
                 self.successors.remove(target);
                 self.given.insert(target.clone(), (name.clone(), now));
-                self.shared.holdings().let_go(target, claim.fence, Some(name));
-                self.shared.counters.moved(MoveReason::LetGo(why));
+                self.shared.holdings().let_go(target, lease.fence, Some(name));
+                self.shared.counters.moved(MoveReason::Released(why));
                 tracing::info!(
                     instance = %self.shared.membership.instance, target = %target,
-                    group = self.shared.group, fence = claim.fence, ttl_ms = self.shared.ttl_ms(),
+                    group = self.shared.group, fence = lease.fence, ttl_ms = self.shared.ttl_ms(),
                     reason = why.as_str(), to = %to.instance, "lease handed over"
                 );
             }
-            Outcome::NotTaken(reason) => {
-                tracing::debug!(target = %target, reason, "the other poller did not take the target");
+            Outcome::Declined(reason) => {
+                tracing::debug!(target = %target, reason, "the other poller declined the target");
                 self.successors.remove(target);
                 let mut holdings = self.shared.holdings();
                 holdings.doubt_letting_go(target, false);
@@ -524,12 +535,12 @@ impl<S: Store> Control<S> {
                     holdings.keep(target, now);
                 }
             }
-            Outcome::Rejected(reason) | Outcome::Impossible(reason) => {
+            Outcome::Rejected(reason) | Outcome::InvalidTarget(reason) => {
                 tracing::debug!(target = %target, reason, "cannot hand over a target that this poller does not hold");
                 self.successors.remove(target);
-                let lost = self.shared.holdings().lose(target, claim.fence);
+                let lost = self.shared.holdings().lose(target, lease.fence);
                 if lost.is_some() {
-                    self.log_lost(claim);
+                    self.log_lost(lease);
                 }
             }
             Outcome::Unknown(reason) => {
@@ -548,26 +559,26 @@ impl<S: Store> Control<S> {
         let mut renewals = self.shared.renewals.subscribe();
         self.shared.keeper_wake.notify_one();
         // A renewal that fails is tried again by the keeper; moves do not wait for it for ever.
-        let _ = tokio::time::timeout(self.shared.membership.call_limit, renewals.changed()).await;
+        let _ = tokio::time::timeout(self.shared.membership.call_timeout, renewals.changed()).await;
         self.moved_since_renewal = moves;
     }
 
     /// Until the answer is there, and if there is none, nothing is known of these.
-    fn doubt<'a>(&self, claims: impl Iterator<Item = &'a Claim>) {
+    fn doubt<'a>(&self, leases: impl Iterator<Item = &'a HeldTarget>) {
         let mut holdings = self.shared.holdings();
-        claims.for_each(|claim| holdings.doubt_letting_go(&claim.target, true));
+        leases.for_each(|lease| holdings.doubt_letting_go(&lease.target, true));
     }
 
-    async fn release(&mut self, claims: &[Claim], why: LetGo) -> Result<(), StoreError> {
-        for lot in claims.chunks(LOT.min(S::MOVES_PER_RENEWAL / 2)) {
+    async fn release(&mut self, leases: &[HeldTarget], why: ReleaseReason) -> Result<(), StoreError> {
+        for lot in leases.chunks(LOT.min(S::MOVES_PER_RENEWAL / 2)) {
             self.doubt(lot.iter());
             self.shared.counters.asked_store();
             self.shared.store.release(lot, why).await?;
-            for claim in lot {
-                self.successors.remove(&claim.target);
-                self.shared.holdings().let_go(&claim.target, claim.fence, None);
-                self.shared.counters.moved(MoveReason::LetGo(why));
-                self.log_released(claim, why);
+            for lease in lot {
+                self.successors.remove(&lease.target);
+                self.shared.holdings().let_go(&lease.target, lease.fence, None);
+                self.shared.counters.moved(MoveReason::Released(why));
+                self.log_released(lease, why);
             }
         }
         Ok(())
@@ -581,7 +592,7 @@ impl<S: Store> Control<S> {
         for (target, rank) in plan.orphans {
             let due = self.orphans.due(&target, rank, now);
             if due <= now {
-                wanted.push(Wanted { target, left_to: None });
+                wanted.push(Wanted { target, reserved: None });
             } else {
                 wake.by(due);
             }
@@ -589,7 +600,7 @@ impl<S: Store> Control<S> {
         let is_member = |name: &str| view.members.iter().any(|member| member.instance.name() == name);
         wanted.retain(|wanted| {
             let may_be_back = self.orphans.left_by(&wanted.target).filter(|(last, _)| {
-                wanted.left_to.is_none() && last.has_fixed_name() && !is_member(last.name())
+                wanted.reserved.is_none() && last.has_fixed_name() && !is_member(last.name())
             });
             let not_before = may_be_back
                 .map(|(_, since)| since.after(SETTLE))
@@ -618,21 +629,21 @@ impl<S: Store> Control<S> {
         Ok(has_more)
     }
 
-    fn taken(&mut self, wanted: &Wanted, outcome: Outcome<Claim>, wake: &mut Wake) {
+    fn taken(&mut self, wanted: &Wanted, outcome: Outcome<HeldTarget>, wake: &mut Wake) {
         let now = BootInstant::now();
         match outcome {
-            Outcome::Done(claim) => {
-                let (target, fence) = (claim.target.clone(), claim.fence);
+            Outcome::Done(lease) => {
+                let (target, fence) = (lease.target.clone(), lease.fence);
                 self.refusals.succeeded(&target);
-                if self.shared.holdings().admit(claim, now) {
+                if self.shared.holdings().admit(lease, now) {
                     self.note_taken(&target, fence, now);
                 }
             }
-            Outcome::Rejected(reason) | Outcome::Unknown(reason) | Outcome::NotTaken(reason) => {
+            Outcome::Rejected(reason) | Outcome::Unknown(reason) | Outcome::Declined(reason) => {
                 tracing::debug!(target = %wanted.target, reason, "lease not acquired");
                 wake.by(self.refusals.refused(&wanted.target, now));
             }
-            Outcome::Impossible(reason) => {
+            Outcome::InvalidTarget(reason) => {
                 tracing::warn!(
                     instance = %self.shared.membership.instance, target = %wanted.target,
                     group = self.shared.group, reason, "the store rejects this target"
@@ -670,17 +681,17 @@ impl<S: Store> Control<S> {
         );
     }
 
-    fn log_lost(&self, claim: &Claim) {
+    fn log_lost(&self, lease: &HeldTarget) {
         tracing::warn!(
-            instance = %self.shared.membership.instance, target = %claim.target, group = self.shared.group,
-            fence = claim.fence, ttl_ms = self.shared.ttl_ms(), reason = "not held by this poller", "lease lost"
+            instance = %self.shared.membership.instance, target = %lease.target, group = self.shared.group,
+            fence = lease.fence, ttl_ms = self.shared.ttl_ms(), reason = "not held by this poller", "lease lost"
         );
     }
 
-    fn log_released(&self, claim: &Claim, why: LetGo) {
+    fn log_released(&self, lease: &HeldTarget, why: ReleaseReason) {
         tracing::info!(
-            instance = %self.shared.membership.instance, target = %claim.target,
-            group = self.shared.group, fence = claim.fence, ttl_ms = self.shared.ttl_ms(),
+            instance = %self.shared.membership.instance, target = %lease.target,
+            group = self.shared.group, fence = lease.fence, ttl_ms = self.shared.ttl_ms(),
             reason = why.as_str(), "lease released"
         );
     }

@@ -1,11 +1,11 @@
 //! What this poller holds, shared by the tasks that renew it, give it away and poll it. Every change goes through here,
 //! so that "may a poll start now" has one answer.
 //!
-//! Invariant: a poll starts only while its target is owned and its deadline is far enough away; a claim that is given
+//! Invariant: a poll starts only while its target is owned and its deadline is far enough away; a lease that is given
 //! away or released has no poll running.
 
-use crate::numbers::RunOutcome;
-use crate::store::{Claim, LetGo, TargetName};
+use crate::metrics::RunOutcome;
+use crate::store::{HeldTarget, ReleaseReason, TargetName};
 use core::time::Duration;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) enum Standing {
     /// Not renewed: nothing starts until it is.
     Uncertain,
     /// Being let go: nothing starts any more.
-    Draining(LetGo),
+    Draining(ReleaseReason),
 }
 
 /// What a held target and its running poll share.
@@ -33,12 +33,12 @@ pub(crate) struct Tie {
     valid_until: watch::Sender<BootInstant>,
     /// The running poll is to stop.
     pub(crate) stop: CancellationToken,
-    /// The claim is no more: another may have the target by now.
+    /// The lease is no more: another may have the target by now.
     is_lost: AtomicBool,
 }
 
 pub(crate) struct Holding {
-    pub(crate) claim: Claim,
+    pub(crate) lease: HeldTarget,
     pub(crate) standing: Standing,
     pub(crate) tie: Arc<Tie>,
     pub(crate) acquired: BootInstant,
@@ -66,7 +66,7 @@ pub(crate) struct Holdings {
     due: BTreeSet<(BootInstant, TargetName)>,
     /// Due and not startable: they begin when they are renewed, or when the poll that runs has ended.
     waiting: BTreeSet<TargetName>,
-    /// Targets with a poll running, be it under a claim that is no more.
+    /// Targets with a poll running, be it under a lease that is no more.
     running: BTreeSet<TargetName>,
     /// What was let go of, until the store shows something newer.
     let_go: HashMap<TargetName, LetGoOf>,
@@ -113,12 +113,12 @@ impl Tie {
     }
 
     /// Waits until only this much time is left, however often it is renewed meanwhile.
-    pub(crate) async fn nearly_over(&self, lead: Duration) {
+    pub(crate) async fn nearly_over(&self, cancel_lead: Duration) {
         let mut renewed = self.valid_until.subscribe();
         loop {
             let until = *renewed.borrow_and_update();
             tokio::select! {
-                () = wait_until(until.before(lead)) => return,
+                () = wait_until(until.before(cancel_lead)) => return,
                 changed = renewed.changed() => if changed.is_err() { return },
             }
         }
@@ -149,14 +149,14 @@ impl Holdings {
         self.running.contains(target)
     }
 
-    pub(crate) fn claims(&self) -> Vec<Claim> {
-        self.held.values().map(|holding| holding.claim.clone()).collect()
+    pub(crate) fn leases(&self) -> Vec<HeldTarget> {
+        self.held.values().map(|holding| holding.lease.clone()).collect()
     }
 
-    /// Takes a claim in; its first poll is due at once. `false` if a newer one, or this one, is held already.
-    pub(crate) fn admit(&mut self, claim: Claim, now: BootInstant) -> bool {
-        let target = claim.target.clone();
-        if self.held.get(&target).is_some_and(|held| held.claim.fence >= claim.fence) {
+    /// Takes a lease in; its first poll is due at once. `false` if a newer one, or this one, is held already.
+    pub(crate) fn admit(&mut self, lease: HeldTarget, now: BootInstant) -> bool {
+        let target = lease.target.clone();
+        if self.held.get(&target).is_some_and(|held| held.lease.fence >= lease.fence) {
             return false;
         }
         if let Some(before) = self.remove(&target) {
@@ -164,8 +164,8 @@ impl Holdings {
         }
         self.let_go.remove(&target);
         let holding = Holding {
-            tie: Arc::new(Tie::new(claim.valid_until)),
-            claim,
+            tie: Arc::new(Tie::new(lease.valid_until)),
+            lease,
             standing: self.certainty(),
             acquired: now,
             renewed: now,
@@ -179,12 +179,12 @@ impl Holdings {
         true
     }
 
-    /// Every one of these claims that is still the one held may be acted on until then.
-    pub(crate) fn renew(&mut self, claims: &[Claim], until: BootInstant, now: BootInstant) {
+    /// Every one of these leases that is still the one held may be acted on until then.
+    pub(crate) fn renew(&mut self, leases: &[HeldTarget], until: BootInstant, now: BootInstant) {
         self.in_doubt = None;
-        for claim in claims {
-            let Some(holding) = self.held.get_mut(&claim.target) else { continue };
-            if holding.claim.fence != claim.fence {
+        for lease in leases {
+            let Some(holding) = self.held.get_mut(&lease.target) else { continue };
+            if holding.lease.fence != lease.fence {
                 continue;
             }
             holding.renewed = now;
@@ -192,7 +192,7 @@ impl Holdings {
             if holding.standing == Standing::Uncertain {
                 holding.standing = Standing::Owned;
             }
-            holding.claim.valid_until = holding.claim.valid_until.max(until);
+            holding.lease.valid_until = holding.lease.valid_until.max(until);
             holding.tie.valid_until.send_if_modified(|valid_until| {
                 let is_later = until > *valid_until;
                 *valid_until = until.max(*valid_until);
@@ -231,9 +231,9 @@ impl Holdings {
         doubted
     }
 
-    /// Gives up a claim that is no more; a running poll is told to stop at once.
+    /// Gives up a lease that is no more; a running poll is told to stop at once.
     pub(crate) fn lose(&mut self, target: &TargetName, fence: u64) -> Option<Holding> {
-        if self.held.get(target)?.claim.fence != fence {
+        if self.held.get(target)?.lease.fence != fence {
             return None;
         }
         let holding = self.remove(target)?;
@@ -255,9 +255,9 @@ impl Holdings {
         lost
     }
 
-    /// Lets a claim go for good after the store was told, and remembers it.
+    /// Lets a lease go for good after the store was told, and remembers it.
     pub(crate) fn let_go(&mut self, target: &TargetName, fence: u64, to: Option<String>) -> Option<Holding> {
-        let is_it = self.held.get(target).is_some_and(|holding| holding.claim.fence == fence);
+        let is_it = self.held.get(target).is_some_and(|holding| holding.lease.fence == fence);
         if !is_it {
             return None;
         }
@@ -286,10 +286,10 @@ impl Holdings {
     }
 
     /// Nothing starts on the target any more; with `stop` what runs is told to end.
-    pub(crate) fn drain(&mut self, target: &TargetName, why: LetGo, stop: bool) {
+    pub(crate) fn drain(&mut self, target: &TargetName, why: ReleaseReason, stop: bool) {
         let Some(holding) = self.held.get_mut(target) else { return };
         // What was dropped is dropped: its poll was told to stop.
-        if holding.standing != Standing::Draining(LetGo::TargetRemoved) {
+        if holding.standing != Standing::Draining(ReleaseReason::TargetRemoved) {
             holding.standing = Standing::Draining(why);
         }
         if stop {
@@ -326,7 +326,7 @@ impl Holdings {
     }
 
     /// The next poll that is due and may start; what may not start now waits for a renewal.
-    pub(crate) fn start_next(&mut self, now: BootInstant, lead: Duration) -> Option<Start> {
+    pub(crate) fn start_next(&mut self, now: BootInstant, cancel_lead: Duration) -> Option<Start> {
         while let Some((due, target)) = self.due.first().cloned() {
             if due > now {
                 return None;
@@ -337,21 +337,21 @@ impl Holdings {
                 continue;
             }
             let is_certain = holding.standing == Standing::Owned;
-            let is_in_time = now.after(lead) < holding.tie.valid_until();
+            let is_in_time = now.after(cancel_lead) < holding.tie.valid_until();
             if !is_certain || !is_in_time || self.running.contains(&target) {
                 self.waiting.insert(target);
                 continue;
             }
             self.running.insert(target.clone());
-            let fence = holding.claim.fence;
+            let fence = holding.lease.fence;
             return Some(Start { target, fence, tie: holding.tie.clone() });
         }
         None
     }
 
-    /// How a poll of this claim went. Whether its target begins to fail by it, or does not any more; `None`: neither.
+    /// How a poll of this lease went. Whether its target begins to fail by it, or does not any more; `None`: neither.
     pub(crate) fn went(&mut self, target: &TargetName, fence: u64, outcome: RunOutcome) -> Option<bool> {
-        let holding = self.held.get_mut(target).filter(|holding| holding.claim.fence == fence)?;
+        let holding = self.held.get_mut(target).filter(|holding| holding.lease.fence == fence)?;
         let was_failing = holding.is_failing();
         match outcome {
             RunOutcome::Ok => holding.failures = 0,
@@ -373,7 +373,7 @@ impl Holdings {
         failing
     }
 
-    /// A poll ended; the next is due then, or at once if another claim waited for it to end. Whether the target only
+    /// A poll ended; the next is due then, or at once if another lease waited for it to end. Whether the target only
     /// waited for that to be let go.
     pub(crate) fn finished(
         &mut self,
@@ -388,7 +388,7 @@ impl Holdings {
         if matches!(holding.standing, Standing::Draining(_)) {
             return true;
         }
-        let next = if is_waiting || holding.claim.fence != fence { now } else { next };
+        let next = if is_waiting || holding.lease.fence != fence { now } else { next };
         self.due.remove(&(holding.due, target.clone()));
         holding.due = next;
         self.due.insert((next, target.clone()));

@@ -48,11 +48,11 @@ pub(super) async fn keep<S: Store>(shared: Arc<Shared<S>>) {
 }
 
 async fn renew<S: Store>(shared: &Arc<Shared<S>>) -> Result<(), StoreError> {
-    let claims = shared.holdings().claims();
+    let leases = shared.holdings().leases();
     shared.counters.asked_store();
-    let limit = shared.membership.call_limit;
+    let limit = shared.membership.call_timeout;
     // The store keeps the limit too; a store that does not must not keep a renewal from being tried again.
-    let renewal = tokio::time::timeout(limit + Duration::from_millis(50), shared.store.renew(&claims)).await;
+    let renewal = tokio::time::timeout(limit + Duration::from_millis(50), shared.store.renew(&leases)).await;
     let renewal = renewal.unwrap_or_else(|_| {
         Err(StoreError::Unreachable(format!("no answer within {} ms", limit.as_millis())))
     })?;
@@ -68,12 +68,12 @@ async fn renew<S: Store>(shared: &Arc<Shared<S>>) -> Result<(), StoreError> {
     }
     if let Some(valid_until) = renewal.valid_until {
         let lost: std::collections::HashSet<_> = renewal.lost.iter().map(|loss| &loss.target).collect();
-        let renewed: Vec<_> = claims.into_iter().filter(|claim| !lost.contains(&claim.target)).collect();
+        let renewed: Vec<_> = leases.into_iter().filter(|lease| !lost.contains(&lease.target)).collect();
         shared.holdings().renew(&renewed, valid_until, now);
-        for claim in &renewed {
+        for lease in &renewed {
             tracing::debug!(
-                instance = %shared.membership.instance, target = %claim.target, group = shared.group,
-                fence = claim.fence, ttl_ms = shared.ttl_ms(), "lease renewed"
+                instance = %shared.membership.instance, target = %lease.target, group = shared.group,
+                fence = lease.fence, ttl_ms = shared.ttl_ms(), "lease renewed"
             );
         }
     }

@@ -2,7 +2,7 @@
 
 use super::holdings::Held;
 use crate::instance::Instance;
-use crate::store::{Grip, SeenMember, SeenOwner, TargetName, View, Wanted};
+use crate::store::{HolderState, SeenMember, SeenOwner, TargetName, View, Wanted};
 use std::collections::{BTreeMap, HashMap};
 use tenure_api::PollerStatus;
 use tenure_assignment::{Hash, Member, Target, assign, rank};
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
     /// How many targets each poller has to move to another, by the poller's key: this one, and the others that live and stay.
     pub(crate) givers: BTreeMap<String, usize>,
     /// When the first hold that matters ends unless it is renewed, where the store does not tell.
-    pub(crate) look_again_at: Option<BootInstant>,
+    pub(crate) read_again_at: Option<BootInstant>,
     /// Who should poll what, by instance.
     pub(crate) preferred: HashMap<TargetName, String>,
 }
@@ -55,7 +55,7 @@ pub(crate) fn plan(situation: &Situation<'_>) -> Plan {
     let Situation { me, view, held, targets, .. } = *situation;
     let seen = members(situation);
     let members: Vec<Member<'_>> = seen.iter().map(|member| situation.member(member)).collect();
-    let mut plan = Plan { look_again_at: view.look_again_at, ..Plan::default() };
+    let mut plan = Plan { read_again_at: view.read_again_at, ..Plan::default() };
     let mut weighed = Vec::with_capacity(targets.len());
     let mut holds = Vec::with_capacity(targets.len());
     for target in targets {
@@ -67,7 +67,7 @@ pub(crate) fn plan(situation: &Situation<'_>) -> Plan {
             Hold::Left(owner) => {
                 let name = situation.key(&owner.instance);
                 if owner.instance.name() == me.name() && !situation.is_leaving {
-                    plan.take.push(Wanted { target: target.clone(), left_to: Some((*owner).clone()) });
+                    plan.take.push(Wanted { target: target.clone(), reserved: Some((*owner).clone()) });
                 }
                 // Who is back counts as having it; while it is away nobody does.
                 if !members.iter().any(|member| member.name == name) {
@@ -98,7 +98,7 @@ pub(crate) fn plan(situation: &Situation<'_>) -> Plan {
             },
             Hold::Nobody => {
                 if is_for_me {
-                    plan.take.push(Wanted { target: target.clone(), left_to: None });
+                    plan.take.push(Wanted { target: target.clone(), reserved: None });
                 } else if chosen.is_some() && !situation.is_leaving {
                     let before = rank(situation.hash, &members, target, situation.key(me));
                     plan.orphans.push((target.clone(), before.max(1)));
@@ -112,7 +112,7 @@ pub(crate) fn plan(situation: &Situation<'_>) -> Plan {
                 if stays && chosen.is_some_and(|chosen| situation.key(&chosen.instance) != name) {
                     *plan.givers.entry(name.to_owned()).or_default() += 1;
                 }
-                plan.look_again_at = [plan.look_again_at, ends_at].into_iter().flatten().min();
+                plan.read_again_at = [plan.read_again_at, ends_at].into_iter().flatten().min();
             }
             Hold::Left(_) => {}
         }
@@ -182,7 +182,7 @@ impl<'a> Situation<'a> {
         }
         match seen {
             None => Hold::Nobody,
-            Some(owner) if owner.grip == Grip::Left => Hold::Left(owner),
+            Some(owner) if owner.state == HolderState::Reserved => Hold::Left(owner),
             Some(owner) => Hold::Another(self.key(&owner.instance), owner.ends_at),
         }
     }
@@ -192,11 +192,11 @@ impl<'a> Situation<'a> {
 mod tests {
     use super::super::holdings::Holdings;
     use super::*;
-    use crate::store::{Claim, ClaimKey};
+    use crate::store::{HeldTarget, LeaseKey};
 
     fn member(name: &str) -> SeenMember {
         SeenMember {
-            instance: Instance::read(name),
+            instance: Instance::from_text(name),
             weight: 1,
             status: PollerStatus::Online,
             is_new: false,
@@ -207,29 +207,29 @@ mod tests {
 
     fn owner(name: &str, fence: u64) -> SeenOwner {
         SeenOwner {
-            instance: Instance::read(name),
+            instance: Instance::from_text(name),
             fence: Some(fence),
             ends_at: None,
-            grip: if name.ends_with("~absent") { Grip::Left } else { Grip::Firm },
-            key: ClaimKey::default(),
+            state: if name.ends_with("~absent") { HolderState::Reserved } else { HolderState::Active },
+            key: LeaseKey::default(),
             acquired_at: None,
             renewed_at: None,
         }
     }
 
     fn hold(holdings: &mut Holdings, target: &str) {
-        let claim = Claim {
+        let lease = HeldTarget {
             target: target.into(),
             fence: 1,
             valid_until: BootInstant::from_ms(1_000),
-            key: ClaimKey::default(),
+            key: LeaseKey::default(),
         };
-        holdings.admit(claim, BootInstant::from_ms(0));
+        holdings.admit(lease, BootInstant::from_ms(0));
     }
 
     fn planned(view: &View, holdings: &Holdings, targets: &[TargetName], is_leaving: bool) -> Plan {
         plan(&Situation {
-            me: &Instance::read("a"),
+            me: &Instance::from_text("a"),
             weight: 1,
             is_leaving,
             hash: Hash::Xxh64,
@@ -316,7 +316,7 @@ mod tests {
         targets.iter().for_each(|target| hold(&mut holdings, target));
         let view = View { members: vec![member("a"), member("b")], ..View::default() };
         let plan = plan(&Situation {
-            me: &Instance::read("a"),
+            me: &Instance::from_text("a"),
             weight: 1,
             is_leaving: true,
             hash: Hash::Fnv1a,

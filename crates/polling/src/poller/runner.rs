@@ -3,7 +3,7 @@
 use super::holdings::Start;
 use super::poll::{Poll, Polled};
 use super::{Options, Shared};
-use crate::numbers::RunOutcome;
+use crate::metrics::RunOutcome;
 use crate::store::{Store, TargetName};
 use core::future::poll_fn;
 use core::task::Poll as Step;
@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use tenure_client::Scatter;
+use tenure_client::Jitter;
 use tenure_client::clock::{BootInstant, wait_until};
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -36,14 +36,14 @@ where
 {
     let mut tasks: JoinSet<(RunOutcome, Option<String>)> = JoinSet::new();
     let mut running: HashMap<Id, Running> = HashMap::new();
-    let mut scatter = Scatter::from_system();
+    let mut jitter = Jitter::from_system();
     loop {
         while tasks.len() < shared.options.concurrency {
             let (now, start) = {
                 let mut holdings = shared.holdings();
                 // What counts is when it is decided, not when the lock was asked for.
                 let now = BootInstant::now();
-                (now, holdings.start_next(now, shared.options.lead))
+                (now, holdings.start_next(now, shared.options.cancel_lead))
             };
             let Some(Start { target, fence, tie }) = start else { break };
             let poll = Poll { fence, tie, cancelled: CancellationToken::new() };
@@ -51,10 +51,12 @@ where
             let poll_of = Running { target, fence, started: now };
             match begun {
                 Ok(work) => {
-                    let id = tasks.spawn(drive(work, poll, shared.options.timeout, shared.options.lead)).id();
+                    let id = tasks
+                        .spawn(drive(work, poll, shared.options.timeout, shared.options.cancel_lead))
+                        .id();
                     running.insert(id, poll_of);
                 }
-                Err(_) => finish(&shared, &poll_of, RunOutcome::Panicked, None, &mut scatter),
+                Err(_) => finish(&shared, &poll_of, RunOutcome::Panicked, None, &mut jitter),
             }
         }
         let next = shared.holdings().next_due().filter(|_| tasks.len() < shared.options.concurrency);
@@ -65,7 +67,7 @@ where
                     Err(error) => (error.id(), RunOutcome::Panicked, Some(error.to_string())),
                 };
                 if let Some(ended) = running.remove(&id) {
-                    finish(&shared, &ended, outcome, fault.as_deref(), &mut scatter);
+                    finish(&shared, &ended, outcome, fault.as_deref(), &mut jitter);
                 }
             }
             () = shared.runner_wake.notified() => {}
@@ -87,7 +89,7 @@ async fn drive<R: Polled>(
     work: impl Future<Output = R>,
     poll: Poll,
     timeout: Duration,
-    lead: Duration,
+    cancel_lead: Duration,
 ) -> (RunOutcome, Option<String>) {
     let mut work = core::pin::pin!(work);
     let ended = |returned: R| match returned.fault() {
@@ -95,7 +97,7 @@ async fn drive<R: Polled>(
         Some(fault) => (RunOutcome::Failed, Some(fault)),
     };
     let mut in_time = poll_fn(|context| {
-        let is_over = || BootInstant::now().after(lead) >= poll.tie.valid_until();
+        let is_over = || BootInstant::now().after(cancel_lead) >= poll.tie.valid_until();
         if poll.tie.stop.is_cancelled() || is_over() {
             return Step::Ready(None);
         }
@@ -108,12 +110,12 @@ async fn drive<R: Polled>(
             None => RunOutcome::Cancelled,
         },
         () = poll.tie.stop.cancelled() => RunOutcome::Cancelled,
-        () = poll.tie.nearly_over(lead) => RunOutcome::Cancelled,
+        () = poll.tie.nearly_over(cancel_lead) => RunOutcome::Cancelled,
         () = tokio::time::sleep(timeout) => RunOutcome::TimedOut,
     };
     poll.cancelled.cancel();
     // While the target is ours it is better waited for: what is dropped may not have ended everywhere.
-    let patience = if poll.tie.is_lost() { lead } else { lead.max(STOPPING_MAX) };
+    let patience = if poll.tie.is_lost() { cancel_lead } else { cancel_lead.max(STOPPING_MAX) };
     let until = BootInstant::now().after(patience).min(poll.tie.valid_until());
     let mut last_steps = poll_fn(|context| {
         if BootInstant::now() >= until {
@@ -134,7 +136,7 @@ fn finish<S: Store>(
     ended: &Running,
     outcome: RunOutcome,
     fault: Option<&str>,
-    scatter: &mut Scatter,
+    jitter: &mut Jitter,
 ) {
     shared.counters.ran(outcome);
     tracing::debug!(
@@ -142,7 +144,7 @@ fn finish<S: Store>(
         fence = ended.fence, outcome = outcome.as_str(), fault, "polled"
     );
     let now = BootInstant::now();
-    let next = ended.started.after(interval(&shared.options, scatter)).max(now);
+    let next = ended.started.after(interval(&shared.options, jitter)).max(now);
     let (turned, is_let_go) = {
         let mut holdings = shared.holdings();
         let turned = holdings.went(&ended.target, ended.fence, outcome);
@@ -172,7 +174,7 @@ fn log_turn<S: Store>(
 }
 
 /// The time between two polls, scattered, so that targets do not stay in step.
-fn interval(options: &Options, scatter: &mut Scatter) -> Duration {
+fn interval(options: &Options, jitter: &mut Jitter) -> Duration {
     let part = options.every.mul_f64(options.jitter);
-    options.every.saturating_sub(part) + part.mul_f64(2.0 * scatter.fraction())
+    options.every.saturating_sub(part) + part.mul_f64(2.0 * jitter.fraction())
 }

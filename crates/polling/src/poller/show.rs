@@ -145,7 +145,7 @@ fn own(
         owner_id: me.to_owned(),
         preferred_owner_id: preferred,
         state: state(holding),
-        fence: Some(holding.claim.fence),
+        fence: Some(holding.lease.fence),
         acquired_at: Some(wall_time(holding.acquired)),
         last_renewed_at: Some(wall_time(holding.renewed)),
         uncertain_since: holding.uncertain_since.map(wall_time),

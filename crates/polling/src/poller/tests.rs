@@ -7,8 +7,10 @@ mod reports;
 mod turns;
 
 use super::*;
-use crate::source::Fixed;
-use crate::store::{Claim, LetGo, MemoryStore, Outcome, Renewal, SeenMember, SeenOwner, StoreError, Wanted};
+use crate::source::FixedSource;
+use crate::store::{
+    HeldTarget, MemoryStore, Outcome, ReleaseReason, Renewal, SeenMember, SeenOwner, StoreError, Wanted,
+};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use tenure_api::PollerReport;
@@ -86,7 +88,7 @@ fn names(count: usize) -> Vec<String> {
 }
 
 fn start<S: Store>(store: S, name: &str, targets: usize, witness: &Arc<Witness>) -> Running<S> {
-    start_with(store, name, Fixed::new(names(targets)), witness, Duration::ZERO)
+    start_with(store, name, FixedSource::new(names(targets)), witness, Duration::ZERO)
 }
 
 fn start_with<S: Store, T: TargetSource>(
@@ -139,7 +141,7 @@ fn never_two_at_once(witness: &Witness) {
 async fn a_lone_poller_polls_everything_at_once() {
     let witness = Arc::new(Witness::default());
     let begun = BootInstant::now();
-    let running = start(MemoryStore::new(), "a", 20, &witness);
+    let running = start(MemoryStore::new("sensors"), "a", 20, &witness);
     wait_until_true("the first poll of each", || witness.records().len() == 20).await;
     let took = BootInstant::now().since(begun);
     assert!(took < TTL, "no delay of the order of a ttl, but {took:?}");
@@ -149,7 +151,7 @@ async fn a_lone_poller_polls_everything_at_once() {
 
 #[tokio::test]
 async fn three_pollers_share_nine_targets_three_each_and_one_who_stops_gives_them_away_at_once() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let pollers = ["a", "b", "c"].map(|name| start(store.clone(), name, 9, &witness));
     wait_until_true("three each", || pollers.iter().all(|running| owned(running) == 3)).await;
     wait_until_true("polls by each", || witness.by().values().all(|count| *count == 3)).await;
@@ -170,7 +172,7 @@ async fn three_pollers_share_nine_targets_three_each_and_one_who_stops_gives_the
 
 #[tokio::test]
 async fn what_a_dead_poller_held_is_taken_when_its_time_is_over_and_not_before() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let [dead, alive] = ["a", "b"].map(|name| start(store.clone(), name, 10, &witness));
     wait_until_true("five each", || owned(&dead) == 5 && owned(&alive) == 5).await;
     dead.task.abort();
@@ -186,7 +188,7 @@ async fn what_a_dead_poller_held_is_taken_when_its_time_is_over_and_not_before()
 
 #[tokio::test]
 async fn a_second_under_the_same_name_is_refused_while_the_first_lives_and_follows_it_when_it_is_dead() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let first = start(store.clone(), "a", 4, &witness);
     wait_until_true("the first has all", || owned(&first) == 4).await;
     let second = start(store.clone(), "a", 4, &witness);
@@ -202,9 +204,9 @@ async fn a_second_under_the_same_name_is_refused_while_the_first_lives_and_follo
 
 #[tokio::test]
 async fn within_its_window_nobody_takes_what_a_stopped_poller_comes_back_for() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let window = Duration::from_secs(5);
-    let with_window = |name| start_with(store.clone(), name, Fixed::new(names(8)), &witness, window);
+    let with_window = |name| start_with(store.clone(), name, FixedSource::new(names(8)), &witness, window);
     let (stays, goes) = (with_window("stays"), with_window("goes"));
     wait_until_true("four each", || owned(&stays) == 4 && owned(&goes) == 4).await;
     goes.handle.stop();
@@ -226,14 +228,14 @@ struct Told(watch::Receiver<Vec<TargetName>>);
 impl TargetSource for Told {
     async fn next(&mut self) -> Result<Vec<TargetName>, SourceError> {
         let changed = self.0.changed().await;
-        changed.map_err(|_| SourceError::Never("the test is over".to_owned()))?;
+        changed.map_err(|_| SourceError::Permanent("the test is over".to_owned()))?;
         Ok(self.0.borrow_and_update().clone())
     }
 }
 
 #[tokio::test]
 async fn a_target_that_is_no_more_is_released_and_one_that_comes_is_taken() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let (tell, told) = watch::channel(Vec::new());
     let running = start_with(store.clone(), "a", Told(told), &witness, Duration::ZERO);
     tell.send_replace(vec!["x".into(), "y".into()]);
@@ -267,7 +269,7 @@ struct Failing {
     loses_answers: Arc<AtomicBool>,
     /// It keeps what it is asked to release for later, and says that it does not know.
     defers_releases: Arc<AtomicBool>,
-    deferred: Arc<Mutex<Vec<Claim>>>,
+    deferred: Arc<Mutex<Vec<HeldTarget>>>,
     /// Members take nothing that is handed over, as older programs.
     only_releases: bool,
     /// So many joins take longer than the ttl.
@@ -308,6 +310,10 @@ impl Failing {
 }
 
 impl Store for Failing {
+    fn group(&self) -> &str {
+        self.store.group()
+    }
+
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         self.hang().await;
         let slow =
@@ -318,9 +324,9 @@ impl Store for Failing {
         }
     }
 
-    async fn renew(&self, claims: &[Claim]) -> Result<Renewal, StoreError> {
+    async fn renew(&self, leases: &[HeldTarget]) -> Result<Renewal, StoreError> {
         self.hang().await;
-        self.store.renew(claims).await
+        self.store.renew(leases).await
     }
 
     async fn observe(&self, targets: &[TargetName]) -> Result<View, StoreError> {
@@ -333,7 +339,7 @@ impl Store for Failing {
         self.store.changed().await;
     }
 
-    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<Claim>>, StoreError> {
+    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<HeldTarget>>, StoreError> {
         let mut outcomes = Vec::new();
         for one in wanted {
             match self.never_given.as_ref() == Some(&one.target) {
@@ -349,62 +355,62 @@ impl Store for Failing {
         Ok(true)
     }
 
-    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<Claim> {
+    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<HeldTarget> {
         self.store.adopt(target, seen)
     }
 
-    async fn release(&self, claims: &[Claim], why: LetGo) -> Result<(), StoreError> {
+    async fn release(&self, leases: &[HeldTarget], reason: ReleaseReason) -> Result<(), StoreError> {
         self.hang().await;
         if self.defers_releases.load(Ordering::Relaxed) {
-            self.deferred.lock().expect("unpoisoned").extend_from_slice(claims);
+            self.deferred.lock().expect("unpoisoned").extend_from_slice(leases);
             return Err(StoreError::Unreachable("the release waits in a buffer".to_owned()));
         }
-        self.answer(self.store.release(claims, why).await)
+        self.answer(self.store.release(leases, reason).await)
     }
 
     async fn hand_over(
         &self,
-        claims: &[(Claim, SeenMember)],
-        why: LetGo,
+        leases: &[(HeldTarget, SeenMember)],
+        reason: ReleaseReason,
     ) -> Result<Vec<Outcome<()>>, StoreError> {
         self.hang().await;
-        self.answer(self.store.hand_over(claims, why).await)
+        self.answer(self.store.hand_over(leases, reason).await)
     }
 
-    async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
+    async fn publish_status(&self, status: PollerStatus) -> Result<(), StoreError> {
         self.hang().await;
-        self.store.tell(status).await
+        self.store.publish_status(status).await
     }
 
-    async fn leave(&self, claims: &[Claim], window: Option<Duration>) -> Result<(), StoreError> {
+    async fn leave(&self, leases: &[HeldTarget], window: Option<Duration>) -> Result<(), StoreError> {
         self.hang().await;
-        self.store.leave(claims, window).await
+        self.store.leave(leases, window).await
     }
 }
 
 /// It used to end: a first join had 150 ms, and a session that lapsed meanwhile was the end of it.
 #[tokio::test]
 async fn a_poller_with_a_short_ttl_joins_on_a_busy_machine() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let failing = Failing::new(&store);
     failing.slow_joins.store(2, Ordering::Relaxed);
     let running = start(failing, "a", 3, &witness);
     wait_until_true("all with it", || owned(&running) == 3).await;
     let membership = Membership {
-        instance: Instance::draw(),
+        instance: Instance::generate(),
         weight: 1,
         ttl: TTL,
-        call_limit: Duration::from_millis(150),
+        call_timeout: Duration::from_millis(150),
     };
     assert!(
-        membership.join_limit() >= Duration::from_secs(5),
+        membership.join_timeout() >= Duration::from_secs(5),
         "a poller that holds nothing has no promise to keep"
     );
 }
 
 #[tokio::test]
 async fn a_store_that_hangs_stops_every_poll_before_another_may_begin_and_polling_goes_on_by_itself() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let failing = Failing::new(&store);
     let hangs = failing.hangs.clone();
     let cut_off = start(failing, "a", 30, &witness);
@@ -412,7 +418,7 @@ async fn a_store_that_hangs_stops_every_poll_before_another_may_begin_and_pollin
     hangs.store(true, Ordering::Relaxed);
     let other = start(store.clone(), "b", 30, &witness);
     wait_until_true("all with the other", || owned(&other) == 30).await;
-    assert!(cut_off.handle.numbers().paused);
+    assert!(cut_off.handle.metrics().paused);
     never_two_at_once(&witness);
     hangs.store(false, Ordering::Relaxed);
     // Fifteen each would be the fair share; up to a tenth more is left where it is.
@@ -426,7 +432,7 @@ async fn a_store_that_hangs_stops_every_poll_before_another_may_begin_and_pollin
 
 #[tokio::test]
 async fn what_was_handed_over_without_an_answer_is_not_polled_by_its_former_poller() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let failing = Failing::new(&store);
     let loses_answers = failing.loses_answers.clone();
     let giver = start(failing, "a", 20, &witness);
@@ -448,7 +454,7 @@ async fn what_was_handed_over_without_an_answer_is_not_polled_by_its_former_poll
 /// release that came late let another one in.
 #[tokio::test]
 async fn what_may_have_been_released_is_not_polled_until_that_is_known() {
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let mut failing = Failing::new(&store);
     failing.only_releases = true;
     let (defers, deferred) = (failing.defers_releases.clone(), failing.deferred.clone());
@@ -456,9 +462,9 @@ async fn what_may_have_been_released_is_not_polled_until_that_is_known() {
     wait_until_true("all with the first", || owned(&giver) == 4).await;
     defers.store(true, Ordering::Relaxed);
     let second = store.clone();
-    let instance = Instance::of_name("b").expect("a name");
+    let instance = Instance::with_name("b").expect("a name");
     let ttl = Duration::from_secs(60);
-    second.join(&Membership { instance, weight: 1, ttl, call_limit: ttl }).await.expect("joins");
+    second.join(&Membership { instance, weight: 1, ttl, call_timeout: ttl }).await.expect("joins");
     wait_until_true("a release without an answer", || !deferred.lock().expect("unpoisoned").is_empty()).await;
     second.leave(&[], None).await.expect("left");
     let in_doubt = deferred.lock().expect("unpoisoned")[0].clone();
@@ -472,7 +478,7 @@ async fn what_may_have_been_released_is_not_polled_until_that_is_known() {
     assert_eq!(shown.state, tenure_api::TargetState::Draining, "nothing starts on it");
     // The release comes late, and the answer to the next one is heard: it is taken anew.
     let late = deferred.lock().expect("unpoisoned").clone();
-    giver.handle.shared.store.store.release(&late, LetGo::Rebalanced).await.expect("released");
+    giver.handle.shared.store.store.release(&late, ReleaseReason::Rebalanced).await.expect("released");
     defers.store(false, Ordering::Relaxed);
     wait_until_true("all are polled again", || {
         let fence = witness.records().get(&*in_doubt.target).map(|record| record.fence);
@@ -488,10 +494,10 @@ async fn one_without_a_list_is_no_member_and_is_given_nothing() {
     struct Never;
     impl TargetSource for Never {
         async fn next(&mut self) -> Result<Vec<TargetName>, SourceError> {
-            Err(SourceError::NotNow("the test has none".to_owned()))
+            Err(SourceError::Temporary("the test has none".to_owned()))
         }
     }
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let first = start(store.clone(), "a", 10, &witness);
     wait_until_true("all with the first", || owned(&first) == 10).await;
     let without = start_with(store.clone(), "b", Never, &witness, Duration::ZERO);
@@ -506,7 +512,7 @@ async fn one_without_a_list_is_no_member_and_is_given_nothing() {
 #[tokio::test]
 async fn a_stop_ends_although_the_store_hangs() {
     let witness = Arc::new(Witness::default());
-    let failing = Failing::new(&MemoryStore::new());
+    let failing = Failing::new(&MemoryStore::new("sensors"));
     let hangs = failing.hangs.clone();
     let running = start(failing, "a", 10, &witness);
     wait_until_true("all are held", || owned(&running) == 10).await;
@@ -514,14 +520,14 @@ async fn a_stop_ends_although_the_store_hangs() {
     running.handle.stop();
     let ended = tokio::time::timeout(Duration::from_secs(15), running.task).await;
     let ended = ended.expect("it ends within its limits").expect("no panic");
-    assert!(matches!(ended, Err(PollerError::NotTold(_))), "{ended:?}");
+    assert!(matches!(ended, Err(PollerError::StopNotReported(_))), "{ended:?}");
 }
 
 #[tokio::test]
 async fn a_poll_that_runs_at_the_stop_comes_to_its_end_before_its_target_goes() {
-    let store = MemoryStore::new();
+    let store = MemoryStore::new("sensors");
     let poller = Poller::builder(store.clone())
-        .targets(Fixed::new(["slow"]))
+        .targets(FixedSource::new(["slow"]))
         .ttl(Duration::from_secs(3))
         .every(Duration::from_secs(2))
         .timeout(Duration::from_secs(1))
@@ -541,6 +547,7 @@ async fn a_poll_that_runs_at_the_stop_comes_to_its_end_before_its_target_goes() 
     }));
     wait_until_true("it runs", || handle.view().live_nodes[0].owned_targets.len() == 1).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(handle.view().group, "sensors", "the group of its store");
     handle.stop();
     task.await.expect("no panic").expect("stopped");
     assert!(ended.load(Ordering::Relaxed), "the poll was not cut short");
@@ -549,16 +556,20 @@ async fn a_poll_that_runs_at_the_stop_comes_to_its_end_before_its_target_goes() 
 
 #[tokio::test]
 async fn settings_that_make_no_sense_are_named() {
-    let build = |change: fn(PollerBuilder<MemoryStore, Fixed>) -> PollerBuilder<MemoryStore, Fixed>| {
-        let builder = Poller::builder(MemoryStore::new()).targets(Fixed::new(["x"]));
+    let build_in = |group: &str,
+                    change: fn(
+        PollerBuilder<MemoryStore, FixedSource>,
+    ) -> PollerBuilder<MemoryStore, FixedSource>| {
+        let builder = Poller::builder(MemoryStore::new(group)).targets(FixedSource::new(["x"]));
         change(builder).build().err().map(|error| error.to_string()).unwrap_or_default()
     };
+    let build = |change| build_in("sensors", change);
     assert!(build(|builder| builder.ttl(Duration::from_millis(10))).contains("ttl"));
     assert!(build(|builder| builder.weight(0)).contains("weight"));
     assert!(build(|builder| builder.jitter(2.0)).contains("jitter"));
     assert!(build(|builder| builder.reconnect_window(TTL)).contains("name"));
     assert!(build(|builder| builder.hash(Hash::Fnv1a).weight(2)).contains("fnv1a"));
-    assert!(build(|builder| builder.group("a/b")).contains("group"));
+    assert!(build_in("a/b", |builder| builder).contains("group"));
     assert!(build(|builder| builder.name("a~b")).contains("poller"));
     assert_eq!(build(|builder| builder), "");
 }

@@ -80,13 +80,13 @@ struct Look {
 /// line, and duplicates.
 ///
 /// # Errors
-/// [`SourceError::NotNow`] naming the line that is not UTF-8.
+/// [`SourceError::Temporary`] naming the line that is not UTF-8.
 pub fn read_targets(text: &[u8]) -> Result<Vec<TargetName>, SourceError> {
     let mut seen = HashSet::new();
     let mut targets: Vec<TargetName> = Vec::new();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let line = core::str::from_utf8(line)
-            .map_err(|_| SourceError::NotNow(format!("line {} is not UTF-8", number + 1)))?;
+            .map_err(|_| SourceError::Temporary(format!("line {} is not UTF-8", number + 1)))?;
         // Some editors mark the beginning of a file.
         let line = if number == 0 { line.trim_start_matches('\u{feff}') } else { line };
         let line = line.trim_end();
@@ -104,11 +104,11 @@ impl FileSource {
     /// Watches and reads the file.
     ///
     /// # Errors
-    /// [`SourceError::Never`] if the file cannot be read or parsed.
+    /// [`SourceError::Permanent`] if the file cannot be read or parsed.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, SourceError> {
         let path = path.into();
         let watch = Watch::over(&path);
-        let (targets, looked) = read(&path).map_err(|fault| SourceError::Never(fault.to_string()))?;
+        let (targets, looked) = read(&path).map_err(|fault| SourceError::Permanent(fault.to_string()))?;
         Ok(Self {
             path,
             told: None,
@@ -177,7 +177,7 @@ impl FileSource {
                 let fault = fault.to_string();
                 let is_news = self.fault.as_ref() != Some(&fault);
                 self.fault = Some(fault.clone());
-                is_news.then_some(Err(SourceError::NotNow(fault)))
+                is_news.then_some(Err(SourceError::Temporary(fault)))
             }
         }
     }
@@ -388,13 +388,13 @@ mod tests {
         let directory = TempDir::new().expect("a directory");
         let path = directory.path().join("targets");
         let fault = FileSource::open(&path).expect_err("no file");
-        assert!(matches!(&fault, SourceError::Never(line) if line.contains("cannot read")), "{fault:?}");
+        assert!(matches!(&fault, SourceError::Permanent(line) if line.contains("cannot read")), "{fault:?}");
         fs::write(&path, "a\n").expect("written");
         let mut source = FileSource::open(&path).expect("a file");
         told(&mut source).await;
         fs::remove_file(&path).expect("removed");
         let gone = timeout(SOON, source.next()).await.expect("seen in time");
-        assert!(matches!(gone, Err(SourceError::NotNow(_))), "{gone:?}");
+        assert!(matches!(gone, Err(SourceError::Temporary(_))), "{gone:?}");
         fs::write(directory.path().join("x"), "").expect("written");
         assert!(timeout(Duration::from_millis(300), source.next()).await.is_err());
         fs::write(&path, "a\nb\n").expect("written");

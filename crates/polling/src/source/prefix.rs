@@ -42,12 +42,12 @@ impl PrefixSource {
     /// Creates a source of all held resources with this prefix.
     ///
     /// # Errors
-    /// [`SourceError::Never`] for the prefix of polling itself.
+    /// [`SourceError::Permanent`] for the prefix of polling itself.
     pub fn new(client: Client, prefix: impl Into<String>) -> Result<Self, SourceError> {
         let prefix = prefix.into();
         if prefix.starts_with(OURS) {
             let line = format!("{OURS} is where polling keeps its own leases: they cannot be targets");
-            return Err(SourceError::Never(line));
+            return Err(SourceError::Permanent(line));
         }
         Ok(Self {
             client,
@@ -127,11 +127,11 @@ impl PrefixSource {
         self.ask_at = Some(BootInstant::now().after(pause));
         let line = format!("cannot list what is held under {:?}: {error}", self.prefix);
         if is_final(error) {
-            return Some(SourceError::Never(line));
+            return Some(SourceError::Permanent(line));
         }
         let is_news = self.fault.as_ref() != Some(&line);
         self.fault = Some(line.clone());
-        is_news.then_some(SourceError::NotNow(line))
+        is_news.then_some(SourceError::Temporary(line))
     }
 }
 

@@ -31,13 +31,13 @@ impl RedisPatternSource {
     /// options.
     ///
     /// # Errors
-    /// [`SourceError::Never`] if options or pattern are invalid.
+    /// [`SourceError::Permanent`] if options or pattern are invalid.
     pub fn new(options: &RedisOptions, pattern: impl Into<String>) -> Result<Self, SourceError> {
         let pattern = pattern.into();
         if pattern.is_empty() {
-            return Err(SourceError::Never("the pattern of the targets' keys is empty".to_owned()));
+            return Err(SourceError::Permanent("the pattern of the targets' keys is empty".to_owned()));
         }
-        let link = link(options).map_err(|error| SourceError::Never(error.to_string()))?;
+        let link = link(options).map_err(|error| SourceError::Permanent(error.to_string()))?;
         let start = fixed_start(&pattern);
         Ok(Self { link, pattern, start, every: EVERY, told: None, due: None })
     }
@@ -86,8 +86,8 @@ impl TargetSource for RedisPatternSource {
             let looked = self.link.within(LOOK_LIMIT, self.look()).await;
             self.due = Some(begun.after(self.every));
             let found = looked.map_err(|error| match error {
-                StoreError::Rejected(why) if self.told.is_none() => SourceError::Never(why),
-                other => SourceError::NotNow(other.to_string()),
+                StoreError::Rejected(why) if self.told.is_none() => SourceError::Permanent(why),
+                other => SourceError::Temporary(other.to_string()),
             })?;
             if self.told.as_ref() != Some(&found) {
                 let list = found.iter().cloned().collect();

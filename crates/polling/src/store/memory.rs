@@ -1,8 +1,8 @@
 //! A store within one process, for tests and for programs that run alone. It does not survive the process.
 
 use super::{
-    Claim, ClaimKey, Grip, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
-    StoreError, TargetName, View, Wanted,
+    HeldTarget, HolderState, LeaseKey, Loss, Membership, Outcome, ReleaseReason, Renewal, SeenMember,
+    SeenOwner, Store, StoreError, TargetName, View, Wanted,
 };
 use crate::instance::Instance;
 use core::time::Duration;
@@ -20,6 +20,7 @@ pub struct MemoryStore {
 }
 
 struct Group {
+    name: String,
     world: Mutex<World>,
     generation: watch::Sender<u64>,
 }
@@ -46,10 +47,11 @@ struct Hold {
 }
 
 impl MemoryStore {
-    /// Creates an empty group.
+    /// Creates an empty group with this name.
     #[must_use]
-    pub fn new() -> Self {
-        let group = Group { world: Mutex::default(), generation: watch::Sender::new(0) };
+    pub fn new(group: impl Into<String>) -> Self {
+        let name = group.into();
+        let group = Group { name, world: Mutex::default(), generation: watch::Sender::new(0) };
         Self::of(Arc::new(group))
     }
 
@@ -104,9 +106,9 @@ impl World {
         self.last_fence
     }
 
-    fn is_held(&self, claim: &Claim, membership: &Membership) -> bool {
-        let is_it = |hold: &Hold| hold.instance == membership.instance && hold.fence == claim.fence;
-        self.holds.get(&claim.target).is_some_and(is_it)
+    fn is_held(&self, lease: &HeldTarget, membership: &Membership) -> bool {
+        let is_it = |hold: &Hold| hold.instance == membership.instance && hold.fence == lease.fence;
+        self.holds.get(&lease.target).is_some_and(is_it)
     }
 
     /// Another run under the same name that may live, and until when.
@@ -117,12 +119,6 @@ impl World {
     }
 }
 
-impl Default for MemoryStore {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Clone for MemoryStore {
     fn clone(&self) -> Self {
         Self::of(self.group.clone())
@@ -130,6 +126,10 @@ impl Clone for MemoryStore {
 }
 
 impl Store for MemoryStore {
+    fn group(&self) -> &str {
+        &self.group.name
+    }
+
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         let mut waited_for: Option<Instance> = None;
         loop {
@@ -158,7 +158,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn renew(&self, claims: &[Claim]) -> Result<Renewal, StoreError> {
+    async fn renew(&self, leases: &[HeldTarget]) -> Result<Renewal, StoreError> {
         let membership = self.membership()?;
         let now = BootInstant::now();
         let mut world = self.group.now(now);
@@ -168,14 +168,14 @@ impl Store for MemoryStore {
         };
         member.ends_at = ends_at;
         let mut lost = Vec::new();
-        for claim in claims {
-            match world.holds.get_mut(&claim.target) {
-                Some(hold) if hold.instance == membership.instance && hold.fence == claim.fence => {
+        for lease in leases {
+            match world.holds.get_mut(&lease.target) {
+                Some(hold) if hold.instance == membership.instance && hold.fence == lease.fence => {
                     hold.ends_at = ends_at;
                 }
                 _ => lost.push(Loss {
-                    target: claim.target.clone(),
-                    fence: claim.fence,
+                    target: lease.target.clone(),
+                    fence: lease.fence,
                     reason: "not held any more".to_owned(),
                 }),
             }
@@ -200,8 +200,8 @@ impl Store for MemoryStore {
                 instance: hold.instance.clone(),
                 fence: Some(hold.fence),
                 ends_at: Some(hold.ends_at),
-                grip: if hold.instance.is_absent() { Grip::Left } else { Grip::Firm },
-                key: ClaimKey::default(),
+                state: if hold.instance.is_absent() { HolderState::Reserved } else { HolderState::Active },
+                key: LeaseKey::default(),
                 acquired_at: None,
                 renewed_at: None,
             };
@@ -214,7 +214,7 @@ impl Store for MemoryStore {
             generation,
             as_of: 0,
             deaths: world.deaths,
-            look_again_at: world.members.values().map(|member| member.ends_at).min(),
+            read_again_at: world.members.values().map(|member| member.ends_at).min(),
         })
     }
 
@@ -224,10 +224,10 @@ impl Store for MemoryStore {
         let _ = seen.changed().await;
     }
 
-    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<Claim>>, StoreError> {
+    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<HeldTarget>>, StoreError> {
         self.change_as_member(|world, membership, now| {
             let mut take = |wanted: &Wanted| {
-                let is_left = |hold: &Hold| wanted.left_to.is_some() && hold.instance.is_absent();
+                let is_left = |hold: &Hold| wanted.reserved.is_some() && hold.instance.is_absent();
                 match world.holds.get(&wanted.target) {
                     Some(hold) if !is_left(hold) => Outcome::Rejected(format!("{} holds it", hold.instance)),
                     _ => Outcome::Done(hold(world, &wanted.target, membership, now)),
@@ -237,17 +237,17 @@ impl Store for MemoryStore {
         })
     }
 
-    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<Claim> {
+    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<HeldTarget> {
         let membership = self.membership().ok()?;
         let valid_until = seen.ends_at?.before(membership.margin());
-        Some(Claim { target: target.clone(), fence: seen.fence?, valid_until, key: ClaimKey::default() })
+        Some(HeldTarget { target: target.clone(), fence: seen.fence?, valid_until, key: LeaseKey::default() })
     }
 
-    async fn release(&self, claims: &[Claim], _why: LetGo) -> Result<(), StoreError> {
+    async fn release(&self, leases: &[HeldTarget], _reason: ReleaseReason) -> Result<(), StoreError> {
         self.change_as_member(|world, membership, _| {
-            for claim in claims {
-                if world.is_held(claim, membership) {
-                    world.holds.remove(&claim.target);
+            for lease in leases {
+                if world.is_held(lease, membership) {
+                    world.holds.remove(&lease.target);
                 }
             }
         })
@@ -255,28 +255,28 @@ impl Store for MemoryStore {
 
     async fn hand_over(
         &self,
-        claims: &[(Claim, SeenMember)],
-        _why: LetGo,
+        leases: &[(HeldTarget, SeenMember)],
+        _reason: ReleaseReason,
     ) -> Result<Vec<Outcome<()>>, StoreError> {
         self.change_as_member(|world, membership, now| {
-            let mut give = |(claim, to): &(Claim, SeenMember)| {
-                if !world.is_held(claim, membership) {
+            let mut give = |(lease, to): &(HeldTarget, SeenMember)| {
+                if !world.is_held(lease, membership) {
                     return Outcome::Rejected("it is not held any more".to_owned());
                 }
                 let Some(member) = world.members.get(&to.instance) else {
-                    return Outcome::NotTaken(format!("{} is not a member", to.instance));
+                    return Outcome::Declined(format!("{} is not a member", to.instance));
                 };
                 // No longer than its membership.
                 let ttl = membership.ttl.min(member.ends_at.since(now));
                 let receiver = Membership { instance: to.instance.clone(), ttl, ..membership.clone() };
-                hold(world, &claim.target, &receiver, now);
+                hold(world, &lease.target, &receiver, now);
                 Outcome::Done(())
             };
-            claims.iter().map(&mut give).collect()
+            leases.iter().map(&mut give).collect()
         })
     }
 
-    async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
+    async fn publish_status(&self, status: PollerStatus) -> Result<(), StoreError> {
         let membership = self.membership()?;
         self.change(|world, _| {
             if let Some(member) = world.members.get_mut(&membership.instance) {
@@ -286,19 +286,20 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn leave(&self, claims: &[Claim], window: Option<Duration>) -> Result<(), StoreError> {
+    async fn leave(&self, leases: &[HeldTarget], window: Option<Duration>) -> Result<(), StoreError> {
         let membership = self.membership()?;
         self.change(|world, now| {
             world.members.remove(&membership.instance);
-            let held: Vec<&Claim> = claims.iter().filter(|claim| world.is_held(claim, &membership)).collect();
-            for claim in &held {
-                world.holds.remove(&claim.target);
+            let held: Vec<&HeldTarget> =
+                leases.iter().filter(|lease| world.is_held(lease, &membership)).collect();
+            for lease in &held {
+                world.holds.remove(&lease.target);
             }
             let Some(ttl) = window else { return };
             let instance = Instance::absent(membership.instance.name());
             let absent = Membership { instance: instance.clone(), ttl, ..membership.clone() };
-            for claim in held {
-                hold(world, &claim.target, &absent, now);
+            for lease in held {
+                hold(world, &lease.target, &absent, now);
             }
             let member = Member {
                 weight: membership.weight,
@@ -313,14 +314,14 @@ impl Store for MemoryStore {
     }
 }
 
-fn hold(world: &mut World, target: &TargetName, membership: &Membership, now: BootInstant) -> Claim {
+fn hold(world: &mut World, target: &TargetName, membership: &Membership, now: BootInstant) -> HeldTarget {
     let fence = world.fence();
     let ends_at = now.after(membership.ttl);
     world.holds.insert(target.clone(), Hold { instance: membership.instance.clone(), fence, ends_at });
-    Claim {
+    HeldTarget {
         target: target.clone(),
         fence,
         valid_until: membership.valid_until(now),
-        key: ClaimKey::default(),
+        key: LeaseKey::default(),
     }
 }

@@ -13,8 +13,8 @@ mod scripts;
 mod seen;
 
 use super::{
-    Claim, ClaimKey, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store, StoreError,
-    TargetName, View, Wanted,
+    HeldTarget, LeaseKey, Loss, Membership, Outcome, ReleaseReason, Renewal, SeenMember, SeenOwner, Store,
+    StoreError, TargetName, View, Wanted,
 };
 use crate::instance::Instance;
 use address::Address;
@@ -34,7 +34,7 @@ use tenure_client::clock::{BootInstant, wait_until};
 /// Targets in one script, so that nobody else waits long for the server.
 const TARGETS_PER_SCRIPT: usize = 1_000;
 /// How long one call may take before a poller says it.
-const CALL_LIMIT: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Ends of memberships are counted late, by as long as an answer takes.
 const DEATH_SLACK: Duration = Duration::from_millis(100);
 /// A name that is waited for is not asked for more often than this.
@@ -66,8 +66,8 @@ pub struct RedisOptions {
     pub client_cert_pem: Option<Vec<u8>>,
     /// The client certificate's key, PEM.
     pub client_key_pem: Option<Vec<u8>>,
-    /// The limit of a call before a poller has joined, and for operators.
-    pub call_limit: Duration,
+    /// The timeout of a call before a poller has joined, and for operators.
+    pub call_timeout: Duration,
 }
 
 impl RedisOptions {
@@ -82,7 +82,7 @@ impl RedisOptions {
             ca_pem: None,
             client_cert_pem: None,
             client_key_pem: None,
-            call_limit: CALL_LIMIT,
+            call_timeout: CALL_TIMEOUT,
         }
     }
 }
@@ -108,9 +108,10 @@ struct Impossible(String);
 /// and to use the channel `poll:changed` (`&poll:*`); without the channel, pollers notice changes at their next read.
 pub struct RedisStore {
     link: Arc<Link>,
+    group: String,
     keys: Keys,
     hash: Hash,
-    call_limit: Duration,
+    call_timeout: Duration,
     ear: Ear,
     inner: Mutex<Inner>,
 }
@@ -154,9 +155,10 @@ impl RedisStore {
         let keys = Keys::new(&options.group, options.prefix.as_deref(), link.is_cluster(), options.hash)?;
         Ok(Self {
             link: Arc::new(link),
+            group: options.group.clone(),
             keys,
             hash: options.hash,
-            call_limit: options.call_limit,
+            call_timeout: options.call_timeout,
             ear: Ear::new(),
             inner: Mutex::default(),
         })
@@ -208,7 +210,7 @@ impl RedisStore {
             Instance::absent(name).to_string(),
         ];
         let call = Call { instance, ttl: membership.ttl, targets: &[], arguments };
-        let answer = self.link.within(membership.join_limit(), self.run(&scripts::JOIN, call)).await?;
+        let answer = self.link.within(membership.join_timeout(), self.run(&scripts::JOIN, call)).await?;
         let rival = |rival: &[String]| Rival {
             instance: rival[0].clone(),
             till: rival[1].clone(),
@@ -221,14 +223,14 @@ impl RedisStore {
     async fn go(
         &self,
         membership: &Membership,
-        claims: &[Claim],
+        leases: &[HeldTarget],
         window: Option<Duration>,
     ) -> Result<(), StoreError> {
         let absent = Instance::absent(membership.instance.name());
         let stand_in = Membership { ttl: window.unwrap_or_default(), ..membership.clone() };
         let facts = about(&stand_in, &absent, PollerStatus::Absent, false);
         let window = window.map_or_else(String::new, |window| millis(window).to_string());
-        let mut chunks: Vec<&[Claim]> = claims.chunks(TARGETS_PER_SCRIPT).collect();
+        let mut chunks: Vec<&[HeldTarget]> = leases.chunks(TARGETS_PER_SCRIPT).collect();
         if chunks.is_empty() {
             chunks.push(&[]);
         }
@@ -237,7 +239,7 @@ impl RedisStore {
             let last = if number + 1 == count { "last" } else { "" };
             let mut arguments = vec![window.clone(), absent.to_string(), facts.clone(), last.to_owned()];
             arguments.extend(fences(chunk));
-            let targets: Vec<&str> = chunk.iter().map(|claim| &*claim.target).collect();
+            let targets: Vec<&str> = chunk.iter().map(|lease| &*lease.target).collect();
             let call =
                 Call { instance: &membership.instance, ttl: membership.ttl, targets: &targets, arguments };
             self.run(&scripts::LEAVE, call).await?;
@@ -252,7 +254,7 @@ impl RedisStore {
         own: Option<&Instance>,
         older: Vec<Listed>,
     ) -> Result<View, StoreError> {
-        let nobody = Instance::read("");
+        let nobody = Instance::from_text("");
         let mut chunks = targets.chunks(TARGETS_PER_SCRIPT);
         let first = chunks.next().unwrap_or_default();
         let (mut answer, asked) = self.look_at(first, own.unwrap_or(&nobody), "all").await?;
@@ -287,7 +289,10 @@ impl RedisStore {
         let answered = BootInstant::now();
         let lists: Vec<Vec<String>> = self.link.read(answer)?;
         let answer = Answer::read(&lists).ok_or_else(|| {
-            StoreError::Rejected(format!("redis at {}: the group's keys are not ours", self.link.name()))
+            StoreError::Rejected(format!(
+                "redis at {}: the keys of the group were not written by Tenure",
+                self.link.name()
+            ))
         })?;
         Ok((answer, Asked { sent, answered }))
     }
@@ -309,7 +314,7 @@ impl RedisStore {
                 continue;
             };
             members.push(Listed {
-                instance: Instance::read(instance),
+                instance: Instance::from_text(instance),
                 left: Duration::from_millis(left),
                 about: None,
             });
@@ -378,6 +383,10 @@ struct Rival {
 }
 
 impl Store for RedisStore {
+    fn group(&self) -> &str {
+        &self.group
+    }
+
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         self.ear.is_of(membership.instance.as_str());
         self.ear.start(&self.link, &self.keys.channel());
@@ -399,11 +408,11 @@ impl Store for RedisStore {
             let alive = known.as_ref().and_then(|known| rivals.iter().find(|rival| is_alive(known, rival)));
             if let Some(alive) = alive {
                 let told = format!(
-                    "a poller named {:?} lives: {} renewed its membership",
+                    "another run of poller {:?} is alive: {} renewed its membership",
                     membership.instance.name(),
                     alive.instance
                 );
-                self.link.within(membership.join_limit(), self.go(membership, &[], None)).await?;
+                self.link.within(membership.join_timeout(), self.go(membership, &[], None)).await?;
                 self.inner().joining = None;
                 return Err(StoreError::NameTaken(told));
             }
@@ -418,25 +427,25 @@ impl Store for RedisStore {
         }
     }
 
-    async fn renew(&self, claims: &[Claim]) -> Result<Renewal, StoreError> {
+    async fn renew(&self, leases: &[HeldTarget]) -> Result<Renewal, StoreError> {
         let member = self.member()?;
-        let targets: Vec<&str> = claims.iter().map(|claim| &*claim.target).collect();
-        let arguments = fences(claims).collect();
+        let targets: Vec<&str> = leases.iter().map(|lease| &*lease.target).collect();
+        let arguments = fences(leases).collect();
         let call = Call { instance: &member.instance, ttl: member.ttl, targets: &targets, arguments };
         let sent = BootInstant::now();
         let renewing = self.run_as_member(&scripts::RENEW, call);
-        let answer = self.link.within(member.call_limit, renewing).await?;
+        let answer = self.link.within(member.call_timeout, renewing).await?;
         let loss = |lost: &[String]| {
-            let claim = claims.get(lost[0].parse::<usize>().ok()?.checked_sub(1)?)?;
+            let lease = leases.get(lost[0].parse::<usize>().ok()?.checked_sub(1)?)?;
             let reason = match lost[1].as_str() {
                 "" => "it had expired".to_owned(),
-                holder if holder == member.instance.as_str() => "it was taken again".to_owned(),
-                holder => format!("{holder} has it"),
+                holder if holder == member.instance.as_str() => "a later grant replaced it".to_owned(),
+                holder => format!("{holder} holds it"),
             };
-            Some(Loss { target: claim.target.clone(), fence: claim.fence, reason })
+            Some(Loss { target: lease.target.clone(), fence: lease.fence, reason })
         };
         Ok(Renewal {
-            valid_until: (!claims.is_empty()).then(|| member.valid_until(sent)),
+            valid_until: (!leases.is_empty()).then(|| member.valid_until(sent)),
             lost: answer.chunks_exact(2).filter_map(loss).collect(),
         })
     }
@@ -444,7 +453,7 @@ impl Store for RedisStore {
     async fn observe(&self, targets: &[TargetName]) -> Result<View, StoreError> {
         self.ear.looks();
         let member = self.inner().membership.clone();
-        let limit = member.as_ref().map_or(self.call_limit, |member| member.call_limit);
+        let limit = member.as_ref().map_or(self.call_timeout, |member| member.call_timeout);
         let own = member.as_ref().map(|member| &member.instance);
         let looking = async { self.look(targets, own, self.older_peers().await?).await };
         self.link.within(limit, looking).await
@@ -455,7 +464,7 @@ impl Store for RedisStore {
         self.ear.hears().await;
     }
 
-    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<Claim>>, StoreError> {
+    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<HeldTarget>>, StoreError> {
         let member = self.member()?;
         let absent = Instance::absent(member.instance.name()).to_string();
         let acquiring = async {
@@ -465,7 +474,7 @@ impl Store for RedisStore {
                     chunk.iter().filter(|wanted| cannot_be(&wanted.target).is_none()).collect();
                 let targets: Vec<&str> = possible.iter().map(|wanted| &*wanted.target).collect();
                 let mut arguments = vec![absent.clone()];
-                let back = |wanted: &&Wanted| if wanted.left_to.is_some() { "back" } else { "" }.to_owned();
+                let back = |wanted: &&Wanted| if wanted.reserved.is_some() { "back" } else { "" }.to_owned();
                 arguments.extend(possible.iter().map(back));
                 let call = Call { instance: &member.instance, ttl: member.ttl, targets: &targets, arguments };
                 let sent = BootInstant::now();
@@ -473,7 +482,7 @@ impl Store for RedisStore {
                 let mut answers = answer.chunks_exact(2);
                 for Wanted { target, .. } in chunk {
                     if let Some(why) = cannot_be(target) {
-                        outcomes.push(Outcome::Impossible(why));
+                        outcomes.push(Outcome::InvalidTarget(why));
                         continue;
                     }
                     let answer = answers.next().unwrap_or_default();
@@ -482,47 +491,47 @@ impl Store for RedisStore {
             }
             Ok(outcomes)
         };
-        self.link.within(member.call_limit, acquiring).await
+        self.link.within(member.call_timeout, acquiring).await
     }
 
-    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<Claim> {
+    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<HeldTarget> {
         let member = self.member().ok()?;
         let valid_until = seen.ends_at?.before(member.margin());
         if seen.instance != member.instance || valid_until <= BootInstant::now() {
             return None;
         }
-        Some(Claim { target: target.clone(), fence: seen.fence?, valid_until, key: ClaimKey::default() })
+        Some(HeldTarget { target: target.clone(), fence: seen.fence?, valid_until, key: LeaseKey::default() })
     }
 
-    async fn release(&self, claims: &[Claim], why: LetGo) -> Result<(), StoreError> {
+    async fn release(&self, leases: &[HeldTarget], reason: ReleaseReason) -> Result<(), StoreError> {
         let member = self.member()?;
         let releasing = async {
-            for chunk in claims.chunks(TARGETS_PER_SCRIPT) {
-                let targets: Vec<&str> = chunk.iter().map(|claim| &*claim.target).collect();
-                let mut arguments = vec![why.as_str().to_owned()];
+            for chunk in leases.chunks(TARGETS_PER_SCRIPT) {
+                let targets: Vec<&str> = chunk.iter().map(|lease| &*lease.target).collect();
+                let mut arguments = vec![reason.as_str().to_owned()];
                 arguments.extend(fences(chunk));
                 let call = Call { instance: &member.instance, ttl: member.ttl, targets: &targets, arguments };
                 self.run(&scripts::RELEASE, call).await?;
             }
             Ok(())
         };
-        self.link.within(member.call_limit, releasing).await
+        self.link.within(member.call_timeout, releasing).await
     }
 
     async fn hand_over(
         &self,
-        claims: &[(Claim, SeenMember)],
-        why: LetGo,
+        leases: &[(HeldTarget, SeenMember)],
+        reason: ReleaseReason,
     ) -> Result<Vec<Outcome<()>>, StoreError> {
         let member = self.member()?;
         let handing_over = async {
-            let mut outcomes = Vec::with_capacity(claims.len());
-            for chunk in claims.chunks(TARGETS_PER_SCRIPT) {
-                let takers: Vec<&(Claim, SeenMember)> =
+            let mut outcomes = Vec::with_capacity(leases.len());
+            for chunk in leases.chunks(TARGETS_PER_SCRIPT) {
+                let takers: Vec<&(HeldTarget, SeenMember)> =
                     chunk.iter().filter(|(_, successor)| successor.takes_handovers).collect();
-                let targets: Vec<&str> = takers.iter().map(|(claim, _)| &*claim.target).collect();
-                let mut arguments = vec![why.as_str().to_owned()];
-                arguments.extend(takers.iter().map(|(claim, _)| claim.fence.to_string()));
+                let targets: Vec<&str> = takers.iter().map(|(lease, _)| &*lease.target).collect();
+                let mut arguments = vec![reason.as_str().to_owned()];
+                arguments.extend(takers.iter().map(|(lease, _)| lease.fence.to_string()));
                 arguments.extend(takers.iter().map(|(_, successor)| successor.instance.to_string()));
                 let call = Call { instance: &member.instance, ttl: member.ttl, targets: &targets, arguments };
                 let answer = self.run(&scripts::HAND_OVER, call).await?;
@@ -531,36 +540,36 @@ impl Store for RedisStore {
                     outcomes.push(match successor.takes_handovers {
                         true => given(answers.next().unwrap_or_default()),
                         false => {
-                            Outcome::NotTaken(format!("{} takes nothing handed over", successor.instance))
+                            Outcome::Declined(format!("{} does not accept handovers", successor.instance))
                         }
                     });
                 }
             }
             Ok(outcomes)
         };
-        self.link.within(member.call_limit, handing_over).await
+        self.link.within(member.call_timeout, handing_over).await
     }
 
-    async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
+    async fn publish_status(&self, status: PollerStatus) -> Result<(), StoreError> {
         let member = self.member()?;
         let is_new = {
             let mut inner = self.inner();
             inner.status = status;
             inner.proven_at.is_some_and(|proven_at| BootInstant::now() < proven_at)
         };
-        // One that leaves hands over next, and says that: if everybody looked now, the hand-over would be seen later.
+        // One that leaves hands over next, and says that: if everybody looked now, the handover would be seen later.
         let how = if status == PollerStatus::Leaving { "quietly" } else { "" };
         let arguments = vec![about(&member, &member.instance, status, is_new), how.to_owned()];
         let call = Call { instance: &member.instance, ttl: member.ttl, targets: &[], arguments };
-        self.link.within(member.call_limit, self.run_as_member(&scripts::TELL, call)).await.map(drop)
+        self.link.within(member.call_timeout, self.run_as_member(&scripts::TELL, call)).await.map(drop)
     }
 
-    async fn leave(&self, claims: &[Claim], window: Option<Duration>) -> Result<(), StoreError> {
+    async fn leave(&self, leases: &[HeldTarget], window: Option<Duration>) -> Result<(), StoreError> {
         let member = {
             let inner = self.inner();
             inner.membership.clone().or_else(|| inner.joining.clone()).ok_or_else(not_member)?
         };
-        self.link.within(member.call_limit, self.go(&member, claims, window)).await?;
+        self.link.within(member.call_timeout, self.go(&member, leases, window)).await?;
         let mut inner = self.inner();
         (inner.membership, inner.joining) = (None, None);
         inner.status = PollerStatus::default();
@@ -568,16 +577,19 @@ impl Store for RedisStore {
     }
 }
 
-fn taken(target: &TargetName, answer: &[String], valid_until: BootInstant) -> Outcome<Claim> {
+fn taken(target: &TargetName, answer: &[String], valid_until: BootInstant) -> Outcome<HeldTarget> {
     match answer {
         [word, fence] if word == "1" => match fence.parse() {
-            Ok(fence) => {
-                Outcome::Done(Claim { target: target.clone(), fence, valid_until, key: ClaimKey::default() })
-            }
-            Err(_) => Outcome::Impossible(format!("its fence is {fence:?}, which is not a number")),
+            Ok(fence) => Outcome::Done(HeldTarget {
+                target: target.clone(),
+                fence,
+                valid_until,
+                key: LeaseKey::default(),
+            }),
+            Err(_) => Outcome::InvalidTarget(format!("its fence is {fence:?}, which is not a number")),
         },
-        [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} has it")),
-        _ => Outcome::Impossible("its fence cannot rise any more".to_owned()),
+        [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} holds it")),
+        _ => Outcome::InvalidTarget("its fencing token has reached the highest value".to_owned()),
     }
 }
 
@@ -585,18 +597,20 @@ fn given(answer: &[String]) -> Outcome<()> {
     match answer {
         [word, _] if word == "1" => Outcome::Done(()),
         [word, holder] if word == "0" && holder.is_empty() => Outcome::Rejected("it had expired".to_owned()),
-        [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} has it, or it was taken again")),
-        [word, successor] if word == "?" => {
-            Outcome::NotTaken(format!("{successor} is not a member any more"))
+        [word, holder] if word == "0" => {
+            Outcome::Rejected(format!("{holder} holds it, or a later grant replaced it"))
         }
-        _ => Outcome::NotTaken("its fence cannot rise any more".to_owned()),
+        [word, successor] if word == "?" => {
+            Outcome::Declined(format!("{successor} is not a member any more"))
+        }
+        _ => Outcome::Declined("its fencing token has reached the highest value".to_owned()),
     }
 }
 
 /// Why nothing can be a target by that name; `None` if something can.
 fn cannot_be(target: &str) -> Option<String> {
     match target.len() {
-        0 => Some("a target has a name".to_owned()),
+        0 => Some("the name of the target is empty".to_owned()),
         1..=TARGET_BYTES_MAX => None,
         _ => Some(format!("the name of a target has at most {TARGET_BYTES_MAX} bytes")),
     }
@@ -615,8 +629,8 @@ fn about(membership: &Membership, instance: &Instance, status: PollerStatus, is_
     serde_json::to_string(&about).expect("invariant: facts can be written as JSON")
 }
 
-fn fences(claims: &[Claim]) -> impl Iterator<Item = String> {
-    claims.iter().map(|claim| claim.fence.to_string())
+fn fences(leases: &[HeldTarget]) -> impl Iterator<Item = String> {
+    leases.iter().map(|lease| lease.fence.to_string())
 }
 
 fn not_member() -> StoreError {

@@ -7,8 +7,8 @@ mod feed;
 mod joining;
 
 use super::{
-    Claim, ClaimKey, Grip, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
-    StoreError, TargetName, View, Wanted,
+    HeldTarget, HolderState, LeaseKey, Loss, Membership, Outcome, ReleaseReason, Renewal, SeenMember,
+    SeenOwner, Store, StoreError, TargetName, View, Wanted,
 };
 use crate::instance::Instance;
 use calls::{amend, each, facts, hand_over, is_gone, keys, take, understood, within};
@@ -80,10 +80,6 @@ impl TenureStore {
         &self.client
     }
 
-    fn group(&self) -> &str {
-        &self.group
-    }
-
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,7 +116,11 @@ impl TenureStore {
     }
 
     /// Losses of a session that lost more than is remembered: everything that is not listed.
-    async fn losses_by_list(&self, member: &Member, claims: &[Claim]) -> Result<Vec<EndedLease>, StoreError> {
+    async fn losses_by_list(
+        &self,
+        member: &Member,
+        leases: &[HeldTarget],
+    ) -> Result<Vec<EndedLease>, StoreError> {
         let mut query = LeaseQuery {
             holder: Some(member.membership.instance.to_string()),
             state: Some(State::Active),
@@ -130,7 +130,7 @@ impl TenureStore {
         };
         let mut live = HashMap::new();
         loop {
-            let page = within(member.membership.call_limit, self.client.leases(&query)).await;
+            let page = within(member.membership.call_timeout, self.client.leases(&query)).await;
             let page = page.map_err(|error| understood(&error))?;
             live.extend(page.leases.into_iter().map(|lease| (lease.lease_id, lease.epoch)));
             match page.next_cursor {
@@ -138,7 +138,7 @@ impl TenureStore {
                 None => break,
             }
         }
-        let held = claims.iter().map(|claim| (&claim.key.lease_id, claim.key.epoch));
+        let held = leases.iter().map(|lease| (&lease.key.lease_id, lease.key.epoch));
         let all = held.chain([(&member.lease_id, member.epoch)]);
         let lost = all.filter(|(lease_id, epoch)| live.get(*lease_id) != Some(epoch));
         let ended = |(lease_id, _): (&String, u64)| EndedLease {
@@ -148,25 +148,26 @@ impl TenureStore {
         Ok(lost.map(ended).collect())
     }
 
-    /// What was handed over by ourselves is told too. It counts only for a claim that is not current any more: the
+    /// What was handed over by ourselves is told too. It counts only for a lease that is not current any more: the
     /// target may have come back meanwhile.
     async fn without_our_own(
         &self,
         member: &Member,
-        claims: &[Claim],
+        leases: &[HeldTarget],
         ended: Vec<EndedLease>,
     ) -> Result<Vec<EndedLease>, StoreError> {
         let (moved, mut lost): (Vec<_>, Vec<_>) =
             ended.into_iter().partition(|ended| ended.reason == HANDED_OVER);
         let held: HashMap<&str, u64> =
-            claims.iter().map(|claim| (claim.key.lease_id.as_str(), claim.key.epoch)).collect();
+            leases.iter().map(|lease| (lease.key.lease_id.as_str(), lease.key.epoch)).collect();
         let moved: Vec<EndedLease> =
             moved.into_iter().filter(|moved| held.contains_key(moved.lease_id.as_str())).collect();
         let ids: Vec<String> = moved.iter().map(|moved| moved.lease_id.clone()).collect();
-        let answers = each(&self.client, member.membership.call_limit, ids, |client, lease_id| async move {
-            client.lease(&lease_id).await
-        })
-        .await;
+        let answers =
+            each(&self.client, member.membership.call_timeout, ids, |client, lease_id| async move {
+                client.lease(&lease_id).await
+            })
+            .await;
         for (moved, answer) in moved.into_iter().zip(answers) {
             let is_ours = match answer {
                 Some(Ok(lease)) => {
@@ -183,12 +184,12 @@ impl TenureStore {
         Ok(lost)
     }
 
-    /// Notes what a heartbeat told, and says which of the claims are lost.
+    /// Notes what a heartbeat told, and says which of the leases are lost.
     fn take_in(
         &self,
         renewed: &SessionRenewed,
         ended: Vec<EndedLease>,
-        claims: &[Claim],
+        leases: &[HeldTarget],
         valid_until: BootInstant,
     ) -> Result<Vec<Loss>, StoreError> {
         let book_lsn = self.feed.lsn();
@@ -210,23 +211,23 @@ impl TenureStore {
             return Err(StoreError::NotMember("its membership was ended".to_owned()));
         }
         member.valid_until = member.valid_until.max(valid_until);
-        let loss = |claim: &Claim| {
-            let reason = lost.get(&claim.key.lease_id)?.clone();
-            Some(Loss { target: claim.target.clone(), fence: claim.fence, reason })
+        let loss = |lease: &HeldTarget| {
+            let reason = lost.get(&lease.key.lease_id)?.clone();
+            Some(Loss { target: lease.target.clone(), fence: lease.fence, reason })
         };
-        Ok(claims.iter().filter_map(loss).collect())
+        Ok(leases.iter().filter_map(loss).collect())
     }
 
-    /// What a grant or a hand-over to ourselves gives, unless its loss was told already.
-    fn claim(&self, target: &TargetName, lease: &Lease) -> Option<Claim> {
+    /// What a grant or a handover to ourselves gives, unless its loss was told already.
+    fn held_target(&self, target: &TargetName, lease: &Lease) -> Option<HeldTarget> {
         let inner = self.inner();
         let member = inner.member.as_ref()?;
         let session = lease.session.clone().unwrap_or_default();
         if session != member.session || member.ended.contains_key(&lease.lease_id) {
             return None;
         }
-        let key = ClaimKey { lease_id: lease.lease_id.clone(), epoch: lease.epoch, session, lsn: lease.lsn };
-        Some(Claim { target: target.clone(), fence: lease.fence, valid_until: member.valid_until, key })
+        let key = LeaseKey { lease_id: lease.lease_id.clone(), epoch: lease.epoch, session, lsn: lease.lsn };
+        Some(HeldTarget { target: target.clone(), fence: lease.fence, valid_until: member.valid_until, key })
     }
 
     /// Writes what this poller tells of itself.
@@ -234,7 +235,7 @@ impl TenureStore {
         let member = self.member()?;
         let is_new = BootInstant::now() < member.proven_at;
         let amend = amend(member.epoch, facts(&member.membership, status, is_new, Some(report.clone())));
-        let told = within(member.membership.call_limit, self.client.amend(&member.lease_id, &amend)).await;
+        let told = within(member.membership.call_timeout, self.client.amend(&member.lease_id, &amend)).await;
         told.map_err(|error| understood(&error))?;
         if let Some(present) = self.inner().member.as_mut().filter(|it| it.session == member.session) {
             (present.status, present.report) = (status, report);
@@ -246,10 +247,10 @@ impl TenureStore {
     async fn leave_with_window(
         &self,
         member: &Member,
-        claims: &[Claim],
+        leases: &[HeldTarget],
         window: Duration,
     ) -> Result<(), StoreError> {
-        let limit = member.membership.call_limit;
+        let limit = member.membership.call_timeout;
         let absent = Membership {
             instance: Instance::absent(member.membership.instance.name()),
             ttl: window.max(Duration::from_secs(1)),
@@ -259,8 +260,8 @@ impl TenureStore {
         let amended = amend(member.epoch, facts(&absent, PollerStatus::Absent, false, None));
         let amended = within(limit, self.client.amend(&member.lease_id, &amended)).await;
         let amended = amended.map_err(|error| understood(&error))?;
-        let name = ClaimKey { lease_id: amended.lease_id, epoch: amended.epoch, ..ClaimKey::default() };
-        let mut moves = keys(claims);
+        let name = LeaseKey { lease_id: amended.lease_id, epoch: amended.epoch, ..LeaseKey::default() };
+        let mut moves = keys(leases);
         moves.push(name);
         let answers =
             each(&self.client, limit, moves, |client, key| hand_over(client, key, session.clone())).await;
@@ -281,14 +282,18 @@ impl Store for TenureStore {
     /// Half of what the daemon remembers.
     const MOVES_PER_RENEWAL: usize = 512;
 
+    fn group(&self) -> &str {
+        &self.group
+    }
+
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         self.feed.start();
-        let opened = self.open_session(membership, membership.join_limit()).await?;
+        let opened = self.open_session(membership, membership.join_timeout()).await?;
         self.inner().joining = Some(opened.session.clone());
         let joined = self.become_member(membership, &opened).await;
         if joined.is_err() {
             // Left alone, it would keep the name from the next try if it has it after all.
-            let closed = self.close(&opened.session, membership.call_limit).await;
+            let closed = self.close(&opened.session, membership.call_timeout).await;
             tracing::debug!(?closed, "closed a session that was opened to join");
         }
         let mut inner = self.inner();
@@ -297,26 +302,26 @@ impl Store for TenureStore {
         Ok(())
     }
 
-    async fn renew(&self, claims: &[Claim]) -> Result<Renewal, StoreError> {
+    async fn renew(&self, leases: &[HeldTarget]) -> Result<Renewal, StoreError> {
         let member = self.member()?;
         let heartbeat = SessionHeartbeat { seen_lsn: Some(member.seen_lsn) };
         let sent = BootInstant::now();
         let asked = self.client.session_heartbeat(&member.session, &heartbeat);
-        let renewed = within(member.membership.call_limit, asked).await;
+        let renewed = within(member.membership.call_timeout, asked).await;
         let renewed = renewed.map_err(|error| self.judged(&member.session, &error))?;
         let valid_until = member.membership.valid_until_as_answered(sent, renewed.valid_ms);
         let ended = match renewed.ended.clone() {
-            Some(ended) => self.without_our_own(&member, claims, ended).await?,
-            None => self.losses_by_list(&member, claims).await?,
+            Some(ended) => self.without_our_own(&member, leases, ended).await?,
+            None => self.losses_by_list(&member, leases).await?,
         };
-        let lost = self.take_in(&renewed, ended, claims, valid_until)?;
+        let lost = self.take_in(&renewed, ended, leases, valid_until)?;
         Ok(Renewal { valid_until: Some(valid_until), lost })
     }
 
     async fn observe(&self, _targets: &[TargetName]) -> Result<View, StoreError> {
         self.feed.start();
         let member = self.inner().member.clone();
-        let limit = member.as_ref().map_or(READING_LIMIT, |member| member.membership.call_limit);
+        let limit = member.as_ref().map_or(READING_LIMIT, |member| member.membership.call_timeout);
         match tokio::time::timeout(limit, self.feed.ready()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(understood(&error)),
@@ -330,24 +335,25 @@ impl Store for TenureStore {
         self.feed.changed().await;
     }
 
-    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<Claim>>, StoreError> {
+    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<HeldTarget>>, StoreError> {
         let member = self.member()?;
-        let answers = each(&self.client, member.membership.call_limit, wanted.to_vec(), |client, wanted| {
-            let (session, group) = (member.session.clone(), self.group.clone());
-            let holder = member.membership.instance.to_string();
-            async move { take(client, &group, holder, session, wanted).await }
-        })
-        .await;
+        let answers =
+            each(&self.client, member.membership.call_timeout, wanted.to_vec(), |client, wanted| {
+                let (session, group) = (member.session.clone(), self.group.clone());
+                let holder = member.membership.instance.to_string();
+                async move { take(client, &group, holder, session, wanted).await }
+            })
+            .await;
         let mut outcomes = Vec::with_capacity(wanted.len());
         for (wanted, answer) in wanted.iter().zip(answers) {
             outcomes.push(match answer {
-                Some(Ok(lease)) => match self.claim(&wanted.target, &lease) {
-                    Some(claim) => Outcome::Done(claim),
+                Some(Ok(lease)) => match self.held_target(&wanted.target, &lease) {
+                    Some(held) => Outcome::Done(held),
                     None => Outcome::Rejected("its loss was reported already".to_owned()),
                 },
-                Some(Err(CallError::Unsendable(why))) => Outcome::Impossible(why),
+                Some(Err(CallError::Unsendable(why))) => Outcome::InvalidTarget(why),
                 Some(Err(error)) => match error.code() {
-                    Some(ErrorCode::InvalidName) => Outcome::Impossible(error.to_string()),
+                    Some(ErrorCode::InvalidName) => Outcome::InvalidTarget(error.to_string()),
                     Some(ErrorCode::SessionNotFound | ErrorCode::SessionExpired) => {
                         return Err(self.judged(&member.session, &error));
                     }
@@ -361,25 +367,25 @@ impl Store for TenureStore {
         all_or_silence(outcomes)
     }
 
-    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<Claim> {
+    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<HeldTarget> {
         let inner = self.inner();
         let member = inner.member.as_ref()?;
         // What an earlier session of ours keeps is renewed by nobody; what a heartbeat told to be lost comes back only by
         // something that happened later.
         let is_ended = member.ended.get(&seen.key.lease_id).is_some_and(|told| seen.key.lsn <= *told);
-        if seen.grip != Grip::Firm || seen.key.session != member.session || is_ended {
+        if seen.state != HolderState::Active || seen.key.session != member.session || is_ended {
             return None;
         }
         let (fence, key) = (seen.fence?, seen.key.clone());
-        Some(Claim { target: target.clone(), fence, valid_until: member.valid_until, key })
+        Some(HeldTarget { target: target.clone(), fence, valid_until: member.valid_until, key })
     }
 
-    async fn release(&self, claims: &[Claim], why: LetGo) -> Result<(), StoreError> {
-        let limit = self.member()?.membership.call_limit;
-        let answers = each(&self.client, limit, keys(claims), |client, key| async move {
+    async fn release(&self, leases: &[HeldTarget], reason: ReleaseReason) -> Result<(), StoreError> {
+        let limit = self.member()?.membership.call_timeout;
+        let answers = each(&self.client, limit, keys(leases), |client, key| async move {
             let call = HolderCall {
                 epoch: key.epoch,
-                reason: Some(why.as_str().to_owned()),
+                reason: Some(reason.as_str().to_owned()),
                 operation_id: Some(operation_id()),
                 ..HolderCall::default()
             };
@@ -400,22 +406,22 @@ impl Store for TenureStore {
 
     async fn hand_over(
         &self,
-        claims: &[(Claim, SeenMember)],
-        _why: LetGo,
+        leases: &[(HeldTarget, SeenMember)],
+        _reason: ReleaseReason,
     ) -> Result<Vec<Outcome<()>>, StoreError> {
-        let limit = self.member()?.membership.call_limit;
-        let answers = each(&self.client, limit, claims.to_vec(), |client, (claim, to)| {
-            hand_over(client, claim.key, to.address)
+        let limit = self.member()?.membership.call_timeout;
+        let answers = each(&self.client, limit, leases.to_vec(), |client, (lease, to)| {
+            hand_over(client, lease.key, to.address)
         })
         .await;
         let outcome = |answer: Option<Result<Lease, CallError>>| match answer {
             Some(Ok(_)) => Outcome::Done(()),
             Some(Err(error)) => match error.code() {
                 Some(ErrorCode::SessionNotFound | ErrorCode::SessionExpired) => {
-                    Outcome::NotTaken(error.to_string())
+                    Outcome::Declined(error.to_string())
                 }
                 _ if is_gone(&error) => Outcome::Rejected(error.to_string()),
-                _ if error.is_definite() => Outcome::NotTaken(error.to_string()),
+                _ if error.is_definite() => Outcome::Declined(error.to_string()),
                 _ => Outcome::Unknown(error.to_string()),
             },
             None => Outcome::Unknown("it was not sent: the daemon does not answer".to_owned()),
@@ -423,7 +429,7 @@ impl Store for TenureStore {
         all_or_silence(answers.into_iter().map(outcome).collect())
     }
 
-    async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
+    async fn publish_status(&self, status: PollerStatus) -> Result<(), StoreError> {
         let report = self.member()?.report;
         self.tell_all(status, report).await
     }
@@ -433,7 +439,7 @@ impl Store for TenureStore {
         self.tell_all(status, report.clone()).await.map(|()| true)
     }
 
-    async fn leave(&self, claims: &[Claim], window: Option<Duration>) -> Result<(), StoreError> {
+    async fn leave(&self, leases: &[HeldTarget], window: Option<Duration>) -> Result<(), StoreError> {
         let (member, joining) = {
             let mut inner = self.inner();
             (inner.member.take(), inner.joining.take())
@@ -446,11 +452,11 @@ impl Store for TenureStore {
             return Err(StoreError::NotMember("this poller is not a member of its group".to_owned()));
         };
         let left = match window {
-            Some(window) => self.leave_with_window(&member, claims, window).await,
+            Some(window) => self.leave_with_window(&member, leases, window).await,
             // The session takes with it what it keeps.
             None => Ok(()),
         };
-        let closed = self.close(&member.session, member.membership.call_limit).await;
+        let closed = self.close(&member.session, member.membership.call_timeout).await;
         left.and(closed)
     }
 }

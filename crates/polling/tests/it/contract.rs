@@ -13,7 +13,7 @@ use std::time::Duration;
 use tenure_client::clock::BootInstant;
 use tenure_polling::Instance;
 use tenure_polling::store::{
-    Claim, Membership, Outcome, SeenMember, SeenOwner, Store, TargetName, View, Wanted,
+    HeldTarget, Membership, Outcome, SeenMember, SeenOwner, Store, TargetName, View, Wanted,
 };
 
 /// A server and stores of one group on it.
@@ -76,8 +76,8 @@ macro_rules! of_every_store {
             holding: [
                 of_fifty_who_want_a_target_one_gets_it,
                 renewing_creates_nothing,
-                a_lost_claim_is_reported_with_its_fence,
-                a_claim_is_valid_for_the_ttl_less_a_margin,
+                a_lost_target_is_reported_with_its_fence,
+                a_held_target_is_valid_for_the_ttl_less_a_margin,
                 renewing_keeps_others_out_beyond_the_ttl,
                 silence_frees_a_target_and_nothing_earlier_does,
                 thousands_of_targets_are_held_at_once,
@@ -117,7 +117,7 @@ const LASTING: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(1);
 
 fn membership(instance: Instance, ttl: Duration) -> Membership {
-    Membership { instance, weight: 1, ttl, call_limit: Duration::from_secs(10) }
+    Membership { instance, weight: 1, ttl, call_timeout: Duration::from_secs(10) }
 }
 
 /// A poller that has joined.
@@ -135,23 +135,23 @@ impl<S: Store> Member<S> {
 
     /// A poller with a name of its own that lasts.
     async fn lasting<F: Fixture<Store = S>>(fixture: &F) -> Self {
-        Self::join(fixture, membership(Instance::draw(), LASTING)).await
+        Self::join(fixture, membership(Instance::generate(), LASTING)).await
     }
 
     fn instance(&self) -> &Instance {
         &self.membership.instance
     }
 
-    async fn try_acquire(&self, target: &str) -> Outcome<Claim> {
-        let wanted = Wanted { target: target.into(), left_to: None };
+    async fn try_acquire(&self, target: &str) -> Outcome<HeldTarget> {
+        let wanted = Wanted { target: target.into(), reserved: None };
         let mut outcomes = self.store.acquire(&[wanted]).await.expect("an answer");
         assert_eq!(outcomes.len(), 1);
         outcomes.remove(0)
     }
 
-    async fn acquire(&self, target: &str) -> Claim {
+    async fn acquire(&self, target: &str) -> HeldTarget {
         match self.try_acquire(target).await {
-            Outcome::Done(claim) => claim,
+            Outcome::Done(lease) => lease,
             other => panic!("not acquired: {other:?}"),
         }
     }
@@ -189,12 +189,12 @@ impl<S: Store> Member<S> {
     }
 
     /// Waits until it sees that a target was handed to it, and adopts it.
-    async fn adopts(&self, target: &str) -> Claim {
+    async fn adopts(&self, target: &str) -> HeldTarget {
         self.adopts_above(target, 0).await
     }
 
     /// The same, where it held the target before under a lower fence.
-    async fn adopts_above(&self, target: &str, fence: u64) -> Claim {
+    async fn adopts_above(&self, target: &str, fence: u64) -> HeldTarget {
         let mut adopted = None;
         crate::waiting::wait_until("the target is ours", async || {
             let owner = self.owner(target).await;
@@ -208,7 +208,7 @@ impl<S: Store> Member<S> {
 }
 
 fn named(name: &str) -> Instance {
-    Instance::of_name(name).expect("a name")
+    Instance::with_name(name).expect("a name")
 }
 
 fn has_passed(instant: BootInstant) -> bool {

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_polling::Instance;
 use tenure_polling::store::{
-    Claim, Membership, Outcome, RedisOptions, RedisStore, Store, StoreError, TargetName, View, Wanted,
+    HeldTarget, Membership, Outcome, RedisOptions, RedisStore, Store, StoreError, TargetName, View, Wanted,
 };
 
 /// Long enough that nothing ends by itself.
 const LASTING: Duration = Duration::from_secs(60);
 
 fn membership(instance: Instance) -> Membership {
-    Membership { instance, weight: 1, ttl: LASTING, call_limit: Duration::from_secs(5) }
+    Membership { instance, weight: 1, ttl: LASTING, call_timeout: Duration::from_secs(5) }
 }
 
 /// A store of the default group, with a member.
@@ -38,7 +38,7 @@ impl Poller {
 
     async fn join_with(options: &RedisOptions) -> Result<Self, StoreError> {
         let store = RedisStore::open(options)?;
-        let membership = membership(Instance::draw());
+        let membership = membership(Instance::generate());
         store.join(&membership).await?;
         Ok(Self { store: Arc::new(store), membership })
     }
@@ -47,15 +47,15 @@ impl Poller {
         self.membership.instance.as_str()
     }
 
-    async fn try_acquire(&self, target: &str) -> Result<Outcome<Claim>, StoreError> {
-        let wanted = Wanted { target: target.into(), left_to: None };
+    async fn try_acquire(&self, target: &str) -> Result<Outcome<HeldTarget>, StoreError> {
+        let wanted = Wanted { target: target.into(), reserved: None };
         let mut outcomes = self.store.acquire(&[wanted]).await?;
         Ok(outcomes.remove(0))
     }
 
-    async fn acquire(&self, target: &str) -> Claim {
+    async fn acquire(&self, target: &str) -> HeldTarget {
         match self.try_acquire(target).await {
-            Ok(Outcome::Done(claim)) => claim,
+            Ok(Outcome::Done(lease)) => lease,
             other => panic!("not acquired: {other:?}"),
         }
     }

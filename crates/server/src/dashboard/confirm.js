@@ -48,8 +48,8 @@ export const ACTIONS = {
     tone: "danger",
     refused: (lease) => (lease.standing === "revoking" ? "the lease is being revoked" : null),
     effect: () =>
-      "The holder may not renew the lease any more. Its resources are free when the time the holder was promised is " +
-      "over, or when the holder acknowledges.",
+      "The holder may not renew the lease any more. Its resources are free when the validity of its holder " +
+      "ends, or when the holder acknowledges.",
   },
   reclaim: {
     verb: "Reclaim",
@@ -57,7 +57,8 @@ export const ACTIONS = {
     tone: "danger",
     refused: (lease) => (lease.standing === "revoking" ? null : "the lease is not being revoked"),
     effect: () =>
-      "Its resources become free. Before the finalizer, the promised time and the delay are over, only by force.",
+      "Its resources become free. This requires force until the finalizer, the validity of the holder and the " +
+      "reclaim delay are over.",
   },
 };
 
@@ -155,7 +156,7 @@ export async function confirmAction(name, id, app) {
             more > 0 && h("li", { class: "quiet" }, `and ${count(more)} more`),
           ),
         ),
-        fact("Standing", words(lease?.standing ?? view.state)),
+        fact("Status", words(lease?.standing ?? view.state)),
         fact(
           "Waiting for it",
           waiters.length === 0

@@ -52,7 +52,7 @@ export function hold(session) {
     held.isWarned = true;
     note(held, "expiring", "expiring soon: a third of the TTL is left");
   });
-  session.on("expired", () => note(held, "expired", "the daemon ended it for want of heartbeats; its slot is free"));
+  session.on("expired", () => note(held, "expired", "it expired: no heartbeat came in time; its slot is free"));
   session.on("lost", (/** @type {any} */ told) =>
     note(
       held,

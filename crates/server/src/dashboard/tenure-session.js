@@ -319,7 +319,7 @@ export class TenureSession {
     const { base, token, idempotency_key, patience, signal, ...intent } = options;
     for (const name of Object.keys(intent)) {
       if (!INTENT.includes(name)) {
-        throw new TypeError(`TenureSession.start does not know the option ${name}`);
+        throw new TypeError(`TenureSession.start has no option ${name}`);
       }
     }
     const line = new Line({ base, token });
@@ -435,12 +435,12 @@ export class TenureSession {
       return;
     }
     const takes_ms = await this.#line.failoverMs();
-    const bears_ms = bearsMs(this.ttl_ms, this.#shown.heartbeat_interval * 1_000);
-    if (takes_ms !== null && bears_ms < takes_ms && !was_told_of_failover) {
+    const survives_ms = survivesMs(this.ttl_ms, this.#shown.heartbeat_interval * 1_000);
+    if (takes_ms !== null && survives_ms < takes_ms && !was_told_of_failover) {
       was_told_of_failover = true;
       console.warn(
         `tenure: a failover of the cluster takes up to ${takes_ms} ms, and a session with a ttl of ${this.ttl_ms} ms ` +
-          `is lost after ${bears_ms} ms without an answer; set a longer ttl for slot sessions`,
+          `is lost after ${survives_ms} ms without an answer; set a longer ttl for slot sessions`,
       );
     }
   }
@@ -773,7 +773,7 @@ export class TenureSession {
   #listenersOf(word) {
     const listeners = this.#listeners.get(word);
     if (!listeners) {
-      throw new TypeError(`a session tells ${WORDS.join(", ")}, and nothing of ${word}`);
+      throw new TypeError(`a session has no event ${word}: use ${WORDS.join(", ")}`);
     }
     return listeners;
   }
@@ -825,7 +825,7 @@ function failoverMs(leader_ttl_ms) {
  * @param {number} ttl_ms
  * @param {number} interval_ms
  */
-function bearsMs(ttl_ms, interval_ms) {
+function survivesMs(ttl_ms, interval_ms) {
   return Math.max(0, Math.floor(ttl_ms * 0.99 - MARGIN_MS - interval_ms * 1.1));
 }
 
@@ -867,7 +867,7 @@ function parsed(text) {
     // Said below.
   }
   // Captive portals answer everything with 200 and a page of theirs.
-  throw new TenureError("bad_answer", "what answered is not the daemon", { status: 200 });
+  throw new TenureError("bad_answer", "the answer is not from a Tenure daemon", { status: 200 });
 }
 
 /** @param {Response} answer @param {string} text @returns {never} */

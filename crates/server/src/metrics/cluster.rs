@@ -38,7 +38,7 @@ pub(super) fn write(page: &mut Page, numbers: &NodeNumbers) {
         "Time for which the store has not answered this node; 0 while it answers.",
     );
     page.sample(&[], numbers.store_silent_seconds);
-    page.family("cluster_nodes_silent", Kind::Gauge, "Nodes that have not written their entry for long.");
+    page.family("cluster_nodes_silent", Kind::Gauge, "Nodes that have not written their entry for too long.");
     page.sample(&[], numbers.silent_nodes);
     page.family("cluster_nodes_differing", Kind::Gauge, "Nodes whose state differs from the leader's.");
     page.sample(&[], numbers.differing_nodes);

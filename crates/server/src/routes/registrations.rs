@@ -111,7 +111,7 @@ fn discovery() -> Vec<Route> {
                 path: "/v1/mdns/events",
                 name: "subscribe",
                 summary: "Follow all events of a type (found, resolved, removed) as server-sent events",
-                gives: Gives::Sightings(schema::<api::Sighting>),
+                gives: Gives::Sightings(schema::<api::DiscoveryEvent>),
                 read: |parts| Ok(Wanted::Browse { query: parts.query()?, whole: false }),
             },
             fields::<api::BrowseQuery>,

@@ -348,7 +348,7 @@ async fn shut_down(shared: &Shared, caller: &Caller, body: ShutDown) -> Result<A
 fn check_stop(check: Option<&RestartCheck>, body: &ShutDown) -> Result<(), Error> {
     let keeps = body.advertised == Advertised::Keep;
     if keeps && body.end_all {
-        let message = "`end_all` ends every registration with its goodbye, and `advertised: \"keep\"` sends no goodbye: \
+        let message = "`end_all` sends a goodbye packet for every registration, and `advertised: \"keep\"` sends none: \
                        send one of the two";
         return Err(Error::new(ErrorCode::InvalidRequest, message));
     }

@@ -169,11 +169,11 @@ pub(crate) fn run(
     let booted = finding.find_log()?;
     warnings.extend(booted.recovery.warnings());
     if let Some(why) = &booted.put_aside {
-        warnings.push(format!("the copy of the log on this machine was put aside and is made again: {why}"));
+        warnings.push(format!("the local log was moved aside and is rebuilt: {why}"));
     }
     if is_in_the_clear(&cluster.advertise) {
         warnings.push(format!(
-            "other nodes send calls and the secret of the nodes to {} in the clear: advertise https, with --cluster-ca",
+            "other nodes send calls and the secret of the nodes to {} unencrypted: advertise https, with --cluster-ca",
             cluster.advertise
         ));
     }
@@ -304,7 +304,7 @@ pub(crate) fn run(
         match ended {
             Ok(Ok(Ok(outcome))) => outcome.map(|()| ended_as(stopping.wish())),
             Ok(_) => Err(DaemonError::Stopped("the node's thread is gone".to_owned())),
-            Err(_) => Err(DaemonError::StopTooLong { limit: STOP_WITHIN, what: "the log was not given up" }),
+            Err(_) => Err(DaemonError::StopTooLong { limit: STOP_WITHIN, what: "the node did not resign" }),
         }
     });
     drop((tending, bringing, pulse, remembering));

@@ -276,17 +276,17 @@ impl Supervisor {
             match guardian.channel.send(order) {
                 Ok(()) => return,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return self.take_over("no message reaches it").await,
+                Err(_) => return self.take_over("it accepts no message").await,
             }
             let is_due = self.next_alarm().is_some_and(|due| BootInstant::now() >= due);
             if is_due {
-                return self.take_over("it does not listen").await;
+                return self.take_over("it does not read messages").await;
             }
             let report = guardian.channel.receive_now();
             match report {
                 Ok(Some(report)) => self.hear(report),
                 Ok(None) => tokio::time::sleep(AGAIN).await,
-                Err(_) => return self.take_over("it cannot be heard").await,
+                Err(_) => return self.take_over("its answers cannot be read").await,
             }
         }
     }

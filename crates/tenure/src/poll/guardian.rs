@@ -217,7 +217,7 @@ impl Guardian {
         let timeout_at = BootInstant::from_ns(timeout_at);
         let now = BootInstant::now();
         if !watch.may_begin(now) || now >= timeout_at {
-            let message = "its time was over before it could begin".to_owned();
+            let message = "the lease would have ended before the poll could begin".to_owned();
             self.outbox.push_back(Report::NotStarted { id, exit_code: None, message });
             return;
         }

@@ -1,4 +1,4 @@
-//! A poller in numbers, in the text format of Prometheus, and the small server that shows them. It serves one page and
+//! The metrics of a poller, in the text format of Prometheus, and the small server that shows them. It serves one page and
 //! knows nobody: where it listens decides who may read.
 
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tenure_polling::{Numbers, UNOWNED_BUCKETS_MS};
+use tenure_polling::{PollerMetrics, UNOWNED_BUCKETS_MS};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -27,47 +27,47 @@ const PAUSE: Duration = Duration::from_millis(100);
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The page for one group. Names of groups need no escaping.
-pub(crate) fn metrics_page(group: &str, numbers: &Numbers) -> String {
+pub(crate) fn metrics_page(group: &str, metrics: &PollerMetrics) -> String {
     let mut page = Page::default();
     page.family("poll_targets", "gauge", "Targets on the list of this poller, by state: owned, uncertain and draining are its own, other belongs to other pollers.");
-    for (state, count) in numbers.targets {
+    for (state, count) in metrics.targets {
         page.sample("", &format!("group=\"{group}\",state=\"{state}\""), &count);
     }
     let help = "Targets of this poller whose last three polls failed.";
     page.family("poll_failing_targets", "gauge", help);
-    page.sample("", &format!("group=\"{group}\""), &numbers.failing);
+    page.sample("", &format!("group=\"{group}\""), &metrics.failing);
     let help = "Targets that this poller released or handed over; with reason ttl_expiry, targets that it took over from \
                 silent pollers.";
     page.family("poll_moves_total", "counter", help);
-    for (reason, count) in &numbers.moves {
+    for (reason, count) in &metrics.moves {
         page.sample("", &format!("group=\"{group}\",reason=\"{}\"", reason.as_str()), count);
     }
     let help = "Time that targets had no poller before this one took them.";
     page.family("poll_unowned_seconds", "histogram", help);
     let bounds = UNOWNED_BUCKETS_MS.iter().map(|ms| (*ms as f64 / 1e3).to_string());
     let mut total: u64 = 0;
-    for (count, bound) in numbers.unowned.iter().zip(bounds.chain(["+Inf".to_owned()])) {
+    for (count, bound) in metrics.unowned.iter().zip(bounds.chain(["+Inf".to_owned()])) {
         total += count;
         page.sample("_bucket", &format!("le=\"{bound}\""), &total);
     }
-    page.sample("_sum", "", &(numbers.unowned_ms as f64 / 1e3));
+    page.sample("_sum", "", &(metrics.unowned_ms as f64 / 1e3));
     page.sample("_count", "", &total);
     let help = "1 while this poller polls nothing because it cannot renew its leases.";
     page.family("poll_paused", "gauge", help);
-    page.sample("", &format!("group=\"{group}\""), &u8::from(numbers.paused));
+    page.sample("", &format!("group=\"{group}\""), &u8::from(metrics.paused));
     page.family("poll_runs_total", "counter", "Polls of this poller that ended, by outcome.");
-    for (outcome, count) in &numbers.runs {
+    for (outcome, count) in &metrics.runs {
         page.sample("", &format!("group=\"{group}\",outcome=\"{}\"", outcome.as_str()), count);
     }
     let help = "Other pollers of the group whose leases expired before they left.";
     page.family("poll_member_deaths_total", "counter", help);
-    page.sample("", &format!("group=\"{group}\""), &numbers.member_deaths);
+    page.sample("", &format!("group=\"{group}\""), &metrics.member_deaths);
     page.family(
         "poll_store_calls_total",
         "counter",
         "Requests of this poller to its store (the daemon or Redis).",
     );
-    page.sample("", &format!("group=\"{group}\""), &numbers.store_calls);
+    page.sample("", &format!("group=\"{group}\""), &metrics.store_calls);
     page.text
 }
 
@@ -127,8 +127,8 @@ fn answer<T>(request: &Request<T>, page: &(dyn Fn() -> String + Send + Sync)) ->
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     let (status, text) = match (is_read, request.uri().path()) {
         (true, "/metrics") => (StatusCode::OK, page()),
-        (true, _) => (StatusCode::NOT_FOUND, "there is only /metrics\n".to_owned()),
-        (false, _) => (StatusCode::METHOD_NOT_ALLOWED, "it can only be read\n".to_owned()),
+        (true, _) => (StatusCode::NOT_FOUND, "not found: the only path is /metrics\n".to_owned()),
+        (false, _) => (StatusCode::METHOD_NOT_ALLOWED, "method not allowed: use GET\n".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
@@ -142,8 +142,8 @@ mod tests {
     use expect_test::expect;
     use tenure_polling::{MoveReason, RunOutcome};
 
-    fn numbers() -> Numbers {
-        let mut numbers = Numbers {
+    fn metrics() -> PollerMetrics {
+        let mut metrics = PollerMetrics {
             targets: [("owned", 3), ("other", 6), ("uncertain", 0), ("draining", 0), ("unowned", 1)],
             failing: 2,
             moves: MoveReason::ALL.into_iter().zip(0..).collect(),
@@ -152,11 +152,11 @@ mod tests {
             runs: RunOutcome::ALL.into_iter().zip([7, 0, 1, 0, 0]).collect(),
             member_deaths: 4,
             store_calls: 12,
-            ..Numbers::default()
+            ..PollerMetrics::default()
         };
-        numbers.unowned[1] = 2;
-        numbers.unowned[UNOWNED_BUCKETS_MS.len()] = 1;
-        numbers
+        metrics.unowned[1] = 2;
+        metrics.unowned[UNOWNED_BUCKETS_MS.len()] = 1;
+        metrics
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
             # TYPE tenure_poll_store_calls_total counter
             tenure_poll_store_calls_total{group="web"} 12
         "##]]
-        .assert_eq(&metrics_page("web", &numbers()));
+        .assert_eq(&metrics_page("web", &metrics()));
     }
 
     /// What the page of the reference says of pollers. The part before it is the server's.
@@ -221,7 +221,7 @@ mod tests {
     /// The part of `docs/reference/metrics.md` about pollers: `UPDATE_EXPECT=1` writes it.
     #[test]
     fn the_reference_lists_every_metric_of_a_poller() {
-        let text = metrics_page("web", &numbers());
+        let text = metrics_page("web", &metrics());
         let mut rows = String::new();
         for line in text.lines() {
             let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' '))

@@ -146,7 +146,7 @@ impl Holding {
                     let now = BootInstant::now();
                     if now >= give_up {
                         let line =
-                            format!("the lease could not be renewed, the command was not begun: {message}");
+                            format!("the lease could not be renewed; the command was not started: {message}");
                         return Err(Failure::Unexpected(Words::new(line)));
                     }
                     wait_until(now.after(self.pause())).await;
@@ -222,7 +222,7 @@ impl Holding {
             return Err(RenewError::Lost(format!("its epoch is {} now", renewed.epoch)));
         }
         let Some(valid_ms) = renewed.valid_ms else {
-            return Err(RenewError::Failed("the daemon promises nothing".to_owned()));
+            return Err(RenewError::Failed("the daemon answered without a validity".to_owned()));
         };
         let until = timetable::valid_until(sent, valid_ms);
         let left_ms = until.since(BootInstant::now()).as_millis() as u64;

@@ -66,7 +66,7 @@ impl Pace {
 
     /// How long the daemon may be silent, at least, before the end of a command with this ttl begins: a renewal may have
     /// been due, a tenth late, when it fell silent.
-    pub(crate) fn bears(&self, ttl: Duration) -> Duration {
+    pub(crate) fn max_silence(&self, ttl: Duration) -> Duration {
         let sent = BootInstant::from_ms(0);
         let until = valid_until(sent, tenure_liveness::valid_ms(ttl.as_millis() as u64));
         let renewed = self.interval(sent, until).mul_f64(1.1);
@@ -109,11 +109,11 @@ mod tests {
     #[test]
     fn half_of_a_ttl_may_pass_without_an_answer() {
         for ttl in [2_000, 5_000, 6_000, 10_000, 30_000, 90_000] {
-            let bears = Pace::new(ms(ttl), None).bears(ms(ttl));
-            assert!(bears >= ms(ttl) / 2, "{ttl}: {bears:?}");
+            let max_silence = Pace::new(ms(ttl), None).max_silence(ms(ttl));
+            assert!(max_silence >= ms(ttl) / 2, "{ttl}: {max_silence:?}");
         }
-        // A long farewell is taken from it.
-        assert!(Pace::new(ms(6_000), Some(ms(2_000))).bears(ms(6_000)) < ms(3_000));
+        // A long time between the signals is subtracted.
+        assert!(Pace::new(ms(6_000), Some(ms(2_000))).max_silence(ms(6_000)) < ms(3_000));
     }
 
     #[test]

@@ -353,7 +353,7 @@ fn an_endpoint_that_makes_no_sense_is_wrong_usage() {
         exit 2
         --- out
         --- err
-        error: cannot connect to https://127.0.0.1:1: cannot read the authorities that the system trusts: it has none
+        error: cannot connect to https://127.0.0.1:1: cannot read the authorities that the system trusts: none found
         hint: name the CA of its certificate with --ca FILE or TENURE_CA
     "#]]
     .assert_eq(&desk.answer(&mut distrustful).all());

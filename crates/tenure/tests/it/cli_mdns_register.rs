@@ -182,7 +182,7 @@ fn another_that_takes_it_over_is_not_disturbed() {
     let (_second, taken) = register(&daemon, &["App", "http", "81"]);
     assert_eq!(taken["id"], registered["id"]);
     assert_eq!(code(&mut first), Some(1));
-    first.said("another registrant of the same name took the registration over");
+    first.said("another registrant of the same name took over the registration");
     assert_eq!(daemon.object(&["admin", "inspect", &id])["port"], 81);
 }
 

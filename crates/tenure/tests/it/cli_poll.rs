@@ -158,7 +158,7 @@ fn a_command_that_fails_is_counted_and_told_once_and_stops_nobody() {
     let bad = poller.wait_for_record("bad", |record| record["target"] == "bad");
     assert_eq!((&bad["outcome"], &bad["exit_code"]), (&"failed".into(), &7.into()), "{bad}");
     let gone = poller.wait_for_record("gone", |record| record["target"] == "gone");
-    assert_eq!((&gone["signal"], &gone["fault"]), (&9.into(), &"died of SIGKILL".into()), "{gone}");
+    assert_eq!((&gone["signal"], &gone["fault"]), (&9.into(), &"killed by SIGKILL".into()), "{gone}");
     for _ in 0..2 {
         poller.wait_for_poll("bad");
         poller.wait_for_poll("good");

@@ -123,12 +123,35 @@ pub(super) const PHRASES: &[Phrase] = &[
     phrase("gate|gates", "finalizer"),
 ];
 
-/// Words of the code that users know by another name.
-pub(super) const FOR_USERS: &[Phrase] = &[Phrase {
-    words: "refuse|refuses|refused|refusing",
-    instead: "the daemon rejects, the request is rejected",
-    // The system's own word for an address where nothing listens.
-    not_after: &["connection"],
-    not_before: &[],
-    not_last: &[],
-}];
+/// Words of the code, and phrases that records may keep, which users know by another name.
+pub(super) const FOR_USERS: &[Phrase] = &[
+    Phrase {
+        words: "refuse|refuses|refused|refusing",
+        instead: "the daemon rejects, the request is rejected",
+        // The system's own word for an address where nothing listens.
+        not_after: &["connection"],
+        not_before: &[],
+        not_last: &[],
+    },
+    // The parts of a cluster.
+    phrase("node|nodes that writes|write", "the leader"),
+    phrase("no node writes", "the cluster has no leader"),
+    phrase("sign|signs|proof|proofs of life", "renewal, heartbeat, keepalive"),
+    phrase("talk|talks|talking to", "connects to, uses"),
+    // Answers and errors.
+    phrase("answer|answers|answered something else", "unexpected answer"),
+    phrase("not a word", "no message, no answer"),
+    phrase("without end", "larger than the limit, without limit"),
+    phrase("know|knows no", "has no, does not support"),
+    phrase("it has none", "name what is missing"),
+    phrase("nothing is to be", "no action is needed"),
+    phrase("asked for it", "requested it"),
+    phrase("is|are|was|were taken back", "is cancelled, is withdrawn"),
+    phrase("for want of", "because … is missing"),
+    phrase("died|dies of", "was killed by"),
+    phrase("stand|stands twice", "occurs twice"),
+    phrase("stand|stands in it|two", "is in"),
+    phrase("decide|decides nothing", "is advisory"),
+    phrase("come|comes to another", "differs from"),
+    phrase("put|puts aside", "moves aside"),
+];

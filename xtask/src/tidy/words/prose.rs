@@ -158,6 +158,12 @@ pub(super) fn header(comments: &str) -> Vec<Block> {
     markdown(&lines.collect::<Vec<_>>().join("\n"))
 }
 
+/// Every comment of a file: all of an example is documentation.
+pub(super) fn comments(comments: &str) -> Vec<Block> {
+    let text = |line: &'_ str| line.trim_start().trim_start_matches(['/', '!']).to_owned();
+    markdown(&comments.lines().map(text).collect::<Vec<_>>().join("\n"))
+}
+
 /// The string literals of the first `lines` lines of a view of strings; each is a block.
 /// Single words are names, and messages of broken invariants are for contributors.
 pub(super) fn literals(strings: &str, lines: usize) -> Vec<Block> {

@@ -81,6 +81,7 @@ fn texts_that_users_meet_are_read_in_rust() {
     assert_eq!(lines("crates/server/src/a.rs"), [2, 4, 5]);
     assert_eq!(lines("crates/client/src/a.rs"), [2, 3, 4, 5]);
     assert_eq!(lines("crates/client/src/lib.rs"), [1, 2, 3, 4, 5]);
+    assert_eq!(lines("crates/client/examples/a.rs"), [1, 2, 3, 4, 4, 5]);
     assert_eq!(lines("crates/tenure/tests/it/a.rs"), [0; 0]);
     assert_eq!(lines("xtask/src/a.rs"), [0; 0]);
 }
@@ -121,6 +122,25 @@ fn users_meet_one_word_for_what_the_rules_reject() {
         ["docs/guides/a.md:1: `refuses`: the daemon rejects, the request is rejected"]
     );
     assert_eq!(found("docs/internals/a.md", text), [""; 0]);
+}
+
+#[test]
+fn phrases_that_records_may_keep_are_found_where_users_read() {
+    for (text, phrase) in [
+        ("no node writes at present", "no node writes"),
+        ("the node that writes did not answer", "node that writes"),
+        ("the redis answered something else", "answered something else"),
+        ("fnv1a knows no weights", "knows no"),
+        ("a line without end", "without end"),
+        ("its holder asked for it", "asked for it"),
+        ("the command died of SIGKILL", "died of"),
+        ("a session stands twice", "stands twice"),
+    ] {
+        let source = format!("f(\"{text}\")");
+        let shown = found("crates/server/src/a.rs", &source);
+        assert!(shown.iter().any(|finding| finding.contains(&format!("`{phrase}`"))), "{text}: {shown:?}");
+        assert_eq!(found("docs/internals/a.md", text), [""; 0]);
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn answer(sent_ms: u64) -> Promised {
 impl Desk {
     fn new() -> Self {
         let terms = Terms { margin: Duration::from_millis(50), several_nodes: false };
-        Self { core: Core::new(terms, Scatter::from_seed(3), &answer(GRANTED_AT)) }
+        Self { core: Core::new(terms, Jitter::from_seed(3), &answer(GRANTED_AT)) }
     }
 
     fn see(&mut self, now_ms: u64, observation: Observation) -> Option<Action> {
@@ -65,14 +65,14 @@ fn a_promise_is_believed_a_margin_less_and_no_factor_from_before_it_was_asked_fo
     let desk = Desk::new();
     assert_eq!(desk.core.valid_until(), at(VALID_UNTIL));
     let wide = Terms { margin: Duration::from_secs(2), several_nodes: false };
-    let core = Core::new(wide, Scatter::from_seed(1), &answer(GRANTED_AT));
+    let core = Core::new(wide, Jitter::from_seed(1), &answer(GRANTED_AT));
     assert_eq!(core.valid_until(), at(8_000));
 }
 
 #[test]
 fn a_promise_no_longer_than_the_margin_is_none() {
     let terms = Terms { margin: Duration::from_secs(20), several_nodes: false };
-    let mut core = Core::new(terms, Scatter::from_seed(1), &answer(GRANTED_AT));
+    let mut core = Core::new(terms, Jitter::from_seed(1), &answer(GRANTED_AT));
     assert_eq!(core.valid_until(), at(GRANTED_AT));
     assert_eq!(core.observe(at(GRANTED_AT), Observation::Time), lost(LossReason::Unreachable));
 }
@@ -81,7 +81,7 @@ fn a_promise_no_longer_than_the_margin_is_none() {
 fn the_longest_promise_there_can_be_does_not_overflow() {
     let promised = Promised { valid_ms: u64::MAX, ..answer(GRANTED_AT) };
     let core =
-        Core::new(Terms { margin: Duration::ZERO, several_nodes: false }, Scatter::from_seed(1), &promised);
+        Core::new(Terms { margin: Duration::ZERO, several_nodes: false }, Jitter::from_seed(1), &promised);
     assert_eq!(core.valid_until().as_ns(), u64::MAX);
 }
 
@@ -89,7 +89,7 @@ fn the_longest_promise_there_can_be_does_not_overflow() {
 fn renewal_is_asked_for_at_a_sixth_give_or_take_a_tenth() {
     for seed in 0..200 {
         let terms = Terms { margin: Duration::from_millis(50), several_nodes: false };
-        let core = Core::new(terms, Scatter::from_seed(seed), &answer(GRANTED_AT));
+        let core = Core::new(terms, Jitter::from_seed(seed), &answer(GRANTED_AT));
         let due = core.next_deadline().expect("held").as_ms();
         assert!((GRANTED_AT + 1_350..=GRANTED_AT + 1_650).contains(&due), "{due}");
     }
@@ -100,7 +100,7 @@ fn an_answer_moves_validity_on_from_when_it_was_asked_for() {
     let mut desk = Desk::new();
     let sent = desk.until_heartbeat();
     assert_eq!(desk.see(sent + 400, Observation::Promised(answer(sent))), None);
-    assert_eq!(desk.core.standing(), &Standing::Held);
+    assert_eq!(desk.core.status(), &GuardStatus::Held);
     assert_eq!(desk.core.valid_until(), at(sent + 8_950));
 }
 
@@ -119,7 +119,7 @@ fn silence_puts_at_risk_at_half_and_loses_at_the_end() {
     desk.until_heartbeat();
     assert_eq!(desk.due_ms(), GRANTED_AT + 4_475, "half of 8950 ms");
     assert_eq!(desk.time(GRANTED_AT + 4_476), None);
-    assert_eq!(desk.core.standing(), &Standing::AtRisk);
+    assert_eq!(desk.core.status(), &GuardStatus::AtRisk);
     assert_eq!(desk.due_ms(), VALID_UNTIL);
     assert_eq!(desk.time(VALID_UNTIL - 1), None);
     assert_eq!(desk.time(VALID_UNTIL), lost(LossReason::Unreachable));
@@ -133,7 +133,7 @@ fn failures_put_at_risk_at_once_and_are_tried_again_sooner_and_sooner_apart() {
     let mut pauses = Vec::new();
     for _ in 0..6 {
         assert_eq!(desk.fail(now), None);
-        assert_eq!(desk.core.standing(), &Standing::AtRisk);
+        assert_eq!(desk.core.status(), &GuardStatus::AtRisk);
         let due = desk.due_ms();
         pauses.push(due - now);
         assert!(matches!(desk.time(due + 1), Some(Action::Heartbeat { .. })));
@@ -148,7 +148,7 @@ fn failures_put_at_risk_at_once_and_are_tried_again_sooner_and_sooner_apart() {
 fn a_short_promise_is_tried_for_in_shorter_pauses() {
     let short = Promised { valid_ms: 2_000, ..answer(GRANTED_AT) };
     let mut core =
-        Core::new(Terms { margin: Duration::ZERO, several_nodes: false }, Scatter::from_seed(5), &short);
+        Core::new(Terms { margin: Duration::ZERO, several_nodes: false }, Jitter::from_seed(5), &short);
     let mut now = core.next_deadline().expect("held");
     let mut tries = 0;
     assert!(core.observe(now, Observation::Time).is_some());
@@ -177,7 +177,7 @@ fn a_failure_is_forgotten_with_the_next_answer() {
     let again = desk.due_ms() + 1;
     assert!(desk.time(again).is_some());
     assert_eq!(desk.see(again + 5, Observation::Promised(answer(again))), None);
-    assert_eq!(desk.core.standing(), &Standing::Held);
+    assert_eq!(desk.core.status(), &GuardStatus::Held);
     assert!(desk.due_ms() > again + 1_000);
 }
 
@@ -199,7 +199,7 @@ fn a_late_answer_never_revives() {
     // It would reach further than the end, but nobody knew in time.
     assert_eq!(desk.see(VALID_UNTIL, Observation::Promised(answer(sent))), lost(LossReason::Unreachable));
     assert_eq!(desk.see(VALID_UNTIL + 1, Observation::Promised(answer(VALID_UNTIL))), None);
-    assert_eq!(desk.core.standing(), &Standing::Lost(LossReason::Unreachable));
+    assert_eq!(desk.core.status(), &GuardStatus::Lost(LossReason::Unreachable));
 }
 
 #[test]
@@ -213,9 +213,9 @@ fn a_gap_shorter_than_validity_is_survived() {
     let mut desk = Desk::new();
     let Some(Action::Heartbeat { limit }) = desk.time(VALID_UNTIL - 100) else { panic!("a heartbeat") };
     assert_eq!(limit, Duration::from_millis(100), "no longer than there is hope");
-    assert_eq!(desk.core.standing(), &Standing::AtRisk);
+    assert_eq!(desk.core.status(), &GuardStatus::AtRisk);
     desk.see(VALID_UNTIL - 90, Observation::Promised(answer(VALID_UNTIL - 100)));
-    assert_eq!(desk.core.standing(), &Standing::Held);
+    assert_eq!(desk.core.status(), &GuardStatus::Held);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn answers_from_before_the_newest_are_dropped() {
     let sent = desk.until_heartbeat();
     desk.see(sent + 1, Observation::Promised(Promised { lsn: 19, ..answer(sent) }));
     assert_eq!(desk.core.valid_until(), until);
-    assert_eq!(desk.core.standing(), &Standing::AtRisk);
+    assert_eq!(desk.core.status(), &GuardStatus::AtRisk);
     let sent = desk.until_heartbeat();
     desk.see(sent + 1, Observation::Promised(Promised { lsn: 20, epoch: 3, ..answer(sent) }));
     assert_eq!(desk.core.valid_until(), until);
@@ -249,7 +249,7 @@ fn draining_is_shown_and_goes_away_with_a_revive() {
     let sent = desk.until_heartbeat();
     desk.see(sent + 1, Observation::Promised(Promised { draining: true, ..answer(sent) }));
     assert!(desk.core.draining());
-    assert_eq!(desk.core.standing(), &Standing::Held);
+    assert_eq!(desk.core.status(), &GuardStatus::Held);
     let sent = desk.until_heartbeat();
     desk.see(sent + 1, Observation::Promised(answer(sent)));
     assert!(!desk.core.draining());
@@ -285,7 +285,7 @@ fn a_refusal_that_says_so_loses_at_once_and_for_its_reason() {
         let sent = desk.until_heartbeat();
         assert_eq!(desk.see(sent + 1, Observation::Gone(reason.clone())), lost(reason.clone()));
         assert_eq!(desk.see(sent + 2, Observation::Promised(answer(sent + 1))), None);
-        assert_eq!(desk.core.standing(), &Standing::Lost(reason));
+        assert_eq!(desk.core.status(), &GuardStatus::Lost(reason));
     }
 }
 

@@ -41,7 +41,7 @@ fn gone(reason: &str) -> Observation {
 
 impl Desk {
     fn new(lease: u64) -> Self {
-        Self { core: Core::new(Scatter::from_seed(3), at(REGISTERED_AT), registration(lease, 1)) }
+        Self { core: Core::new(Jitter::from_seed(3), at(REGISTERED_AT), registration(lease, 1)) }
     }
 
     fn see(&mut self, now_ms: u64, observation: Observation) {
@@ -56,8 +56,8 @@ impl Desk {
         self.core.next_deadline().expect("not over").as_ms()
     }
 
-    fn standing(&self) -> &RegistrationStanding {
-        &self.core.state().standing
+    fn status(&self) -> &RegistrationStatus {
+        &self.core.state().status
     }
 }
 
@@ -74,13 +74,13 @@ fn heartbeats_come_at_a_third_of_the_lease_from_before_the_last_one_was_sent() {
     assert_eq!(desk.core.action(), Some(Action::Heartbeat { limit: Duration::from_secs(18) }));
     desk.see(40_000, renewed(31_000, false));
     assert_around(desk.due_ms() - 31_000, 30_000, 10);
-    assert_eq!(*desk.standing(), RegistrationStanding::Kept);
+    assert_eq!(*desk.status(), RegistrationStatus::Registered);
 }
 
 #[test]
 fn registrants_do_not_speak_in_step() {
     let due = |seed| {
-        let core = Core::new(Scatter::from_seed(seed), at(REGISTERED_AT), registration(LEASE_SECS, 1));
+        let core = Core::new(Jitter::from_seed(seed), at(REGISTERED_AT), registration(LEASE_SECS, 1));
         core.next_deadline()
     };
     assert_ne!(due(1), due(2));
@@ -93,13 +93,13 @@ fn failures_never_end_it_and_are_retried_ever_later() {
     let mut longest = 0;
     for _ in 0..10_000 {
         desk.fail(now);
-        assert_eq!(*desk.standing(), RegistrationStanding::Unheard);
+        assert_eq!(*desk.status(), RegistrationStatus::Unconfirmed);
         longest = longest.max(desk.due_ms() - now);
         now = desk.due_ms();
     }
     assert!((5_000..=7_500).contains(&longest), "{longest}");
     desk.see(now, renewed(now, false));
-    assert_eq!(*desk.standing(), RegistrationStanding::Kept);
+    assert_eq!(*desk.status(), RegistrationStatus::Registered);
     desk.fail(now);
     assert!(desk.due_ms() - now <= 75, "the first retry is quick again");
 }
@@ -118,15 +118,15 @@ fn one_that_ended_by_silence_is_registered_again_at_once() {
     for reason in ["heartbeat_expired", "shutdown"] {
         let mut desk = Desk::new(LEASE_SECS);
         desk.see(200_000, gone(reason));
-        assert_eq!(*desk.standing(), RegistrationStanding::Lapsed);
+        assert_eq!(*desk.status(), RegistrationStatus::Expired);
         assert_eq!(desk.due_ms(), 200_000);
         assert_eq!(desk.core.action(), Some(Action::Register));
         desk.fail(200_000);
-        assert_eq!(*desk.standing(), RegistrationStanding::Lapsed);
+        assert_eq!(*desk.status(), RegistrationStatus::Expired);
         assert_eq!(desk.core.action(), Some(Action::Register));
         let registration = registration(LEASE_SECS, 7);
         desk.see(201_000, Observation::Registered { sent: at(200_500), registration });
-        assert_eq!(*desk.standing(), RegistrationStanding::Kept);
+        assert_eq!(*desk.status(), RegistrationStatus::Registered);
         assert_eq!(desk.core.state().registration.epoch, 7);
         assert_around(desk.due_ms() - 200_500, 30_000, 10);
     }
@@ -137,14 +137,14 @@ fn one_that_is_gone_for_no_known_reason_is_asked_for_once_more() {
     let unknown = || Observation::Gone { reason: None };
     let mut desk = Desk::new(LEASE_SECS);
     desk.see(31_000, unknown());
-    assert_eq!((desk.standing(), desk.due_ms()), (&RegistrationStanding::Kept, 31_200));
+    assert_eq!((desk.status(), desk.due_ms()), (&RegistrationStatus::Registered, 31_200));
     assert!(matches!(desk.core.action(), Some(Action::Heartbeat { .. })));
     desk.see(31_200, unknown());
-    assert_eq!((desk.standing(), desk.due_ms()), (&RegistrationStanding::Lapsed, 31_200));
+    assert_eq!((desk.status(), desk.due_ms()), (&RegistrationStatus::Expired, 31_200));
     let mut desk = Desk::new(LEASE_SECS);
     desk.see(31_000, unknown());
     desk.see(31_200, gone("admin_force"));
-    assert!(matches!(desk.standing(), RegistrationStanding::Ended(_)));
+    assert!(matches!(desk.status(), RegistrationStatus::Ended(_)));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn what_somebody_ended_stays_ended() {
         let mut desk = Desk::new(LEASE_SECS);
         desk.see(31_000, gone(reason));
         let end = RegistrationEnd::Removed { reason: reason.to_owned() };
-        assert_eq!(*desk.standing(), RegistrationStanding::Ended(end));
+        assert_eq!(*desk.status(), RegistrationStatus::Ended(end));
         assert_eq!((desk.core.next_deadline(), desk.core.action()), (None, None));
         let before = desk.core.state().clone();
         desk.see(32_000, renewed(31_500, false));

@@ -5,30 +5,30 @@ use crate::instance::Instance;
 use crate::store::{TargetName, View};
 use core::time::Duration;
 use std::collections::HashMap;
-use tenure_client::Scatter;
+use tenure_client::Jitter;
 use tenure_client::clock::BootInstant;
 
 /// One rank later, this much later.
 const RANK_DELAY: Duration = Duration::from_millis(100);
-/// Nobody waits longer than this, scatter included.
+/// Nobody waits longer than this, jitter included.
 const DELAY_MAX: Duration = Duration::from_millis(500);
 
 pub(super) struct Orphans {
     since: HashMap<TargetName, Orphan>,
     holders: HashMap<TargetName, Instance>,
-    scatter: Scatter,
+    jitter: Jitter,
 }
 
 struct Orphan {
     since: BootInstant,
     last: Option<Instance>,
     /// How much this poller waits beyond its rank.
-    scatter: Duration,
+    jitter: Duration,
 }
 
 impl Default for Orphans {
     fn default() -> Self {
-        Self { since: HashMap::new(), holders: HashMap::new(), scatter: Scatter::from_system() }
+        Self { since: HashMap::new(), holders: HashMap::new(), jitter: Jitter::from_system() }
     }
 }
 
@@ -40,9 +40,9 @@ impl Orphans {
                 self.since.remove(target);
                 self.holders.insert(target.clone(), owner.instance.clone());
             } else if !self.since.contains_key(target) {
-                let scatter = RANK_DELAY.mul_f64(self.scatter.fraction());
+                let jitter = RANK_DELAY.mul_f64(self.jitter.fraction());
                 let last = self.holders.get(target).cloned();
-                self.since.insert(target.clone(), Orphan { since: now, last, scatter });
+                self.since.insert(target.clone(), Orphan { since: now, last, jitter });
             }
         }
         if self.since.len() + self.holders.len() > 2 * targets.len() {
@@ -55,7 +55,7 @@ impl Orphans {
     pub(super) fn due(&self, target: &TargetName, rank: usize, now: BootInstant) -> BootInstant {
         let Some(orphan) = self.since.get(target) else { return now };
         let rank = u32::try_from(rank).unwrap_or(u32::MAX);
-        orphan.since.after(RANK_DELAY.saturating_mul(rank).saturating_add(orphan.scatter).min(DELAY_MAX))
+        orphan.since.after(RANK_DELAY.saturating_mul(rank).saturating_add(orphan.jitter).min(DELAY_MAX))
     }
 
     /// Whose it was, and since when it is nobody's.

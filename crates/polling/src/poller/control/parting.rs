@@ -1,10 +1,10 @@
 //! How a poller goes: it gives everything away, or keeps it for its return, within a limit, and ends its membership.
 
 use super::{Control, Wake};
-use crate::numbers::MoveReason;
+use crate::metrics::MoveReason;
 use crate::poller::PollerError;
 use crate::poller::runner::STOPPING_MAX;
-use crate::store::{LetGo, Store, StoreError, TargetName};
+use crate::store::{ReleaseReason, Store, StoreError, TargetName};
 use core::time::Duration;
 use tenure_api::PollerStatus;
 use tenure_client::clock::{BootInstant, wait_until};
@@ -13,7 +13,7 @@ use tenure_client::clock::{BootInstant, wait_until};
 const PARTING_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether something more can be handed over.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// So long polls that run are waited for before the first hand-over: what goes in one lot is noticed by one look.
+/// So long polls that run are waited for before the first handover: what goes in one lot is noticed by one look.
 const FIRST_LOT: Duration = Duration::from_millis(50);
 
 impl<S: Store> Control<S> {
@@ -21,11 +21,11 @@ impl<S: Store> Control<S> {
     pub(super) async fn part(&mut self) -> Result<(), PollerError> {
         self.is_leaving = true;
         let options = &self.shared.options;
-        let (window, lead) = (options.reconnect_window, options.lead);
-        let limit = options.timeout.min(Duration::from_secs(3_600)) + lead + PARTING_LIMIT;
+        let (window, cancel_lead) = (options.reconnect_window, options.cancel_lead);
+        let limit = options.timeout.min(Duration::from_secs(3_600)) + cancel_lead + PARTING_LIMIT;
         self.shared.set_status(PollerStatus::Leaving);
         let given = tokio::time::timeout(limit, async {
-            if let Err(error) = self.shared.store.tell(PollerStatus::Leaving).await {
+            if let Err(error) = self.shared.store.publish_status(PollerStatus::Leaving).await {
                 tracing::debug!(%error, "the group was not notified that this poller leaves");
             }
             if window.is_zero() { self.give_all_away().await } else { self.end_polls().await }
@@ -37,21 +37,21 @@ impl<S: Store> Control<S> {
                 targets = self.shared.holdings().len(), "some targets were not handed over"
             );
         }
-        self.stop_polls(lead).await;
-        let claims = self.shared.holdings().claims();
+        self.stop_polls(cancel_lead).await;
+        let leases = self.shared.holdings().leases();
         self.shared.end_membership(self.membership);
         let window = Some(window).filter(|window| !window.is_zero());
-        let leaving = self.shared.store.leave(&claims, window);
+        let leaving = self.shared.store.leave(&leases, window);
         let left = tokio::time::timeout(PARTING_LIMIT, leaving).await;
         self.shared.holdings().lose_all();
-        for claim in &claims {
-            self.shared.counters.moved(MoveReason::LetGo(LetGo::Shutdown));
-            self.log_released(claim, LetGo::Shutdown);
+        for lease in &leases {
+            self.shared.counters.moved(MoveReason::Released(ReleaseReason::Shutdown));
+            self.log_released(lease, ReleaseReason::Shutdown);
         }
         match left {
             Ok(Ok(()) | Err(StoreError::NotMember(_))) => Ok(()),
-            Ok(Err(error)) => Err(PollerError::NotTold(error.to_string())),
-            Err(_) => Err(PollerError::NotTold("the store does not answer".to_owned())),
+            Ok(Err(error)) => Err(PollerError::StopNotReported(error.to_string())),
+            Err(_) => Err(PollerError::StopNotReported("the store does not answer".to_owned())),
         }
     }
 
@@ -120,26 +120,26 @@ impl<S: Store> Control<S> {
     fn drain_all<'a>(&self, targets: impl Iterator<Item = &'a TargetName>) {
         let mut holdings = self.shared.holdings();
         for target in targets {
-            holdings.drain(target, LetGo::Shutdown, false);
+            holdings.drain(target, ReleaseReason::Shutdown, false);
         }
     }
 
     /// Ends what still runs: nothing may run under a lease that is given up.
-    async fn stop_polls(&self, lead: Duration) {
+    async fn stop_polls(&self, cancel_lead: Duration) {
         let held: Vec<TargetName> = {
             let mut holdings = self.shared.holdings();
             let held: Vec<TargetName> = holdings.iter().map(|(target, _)| target.clone()).collect();
             for target in &held {
-                holdings.drain(target, LetGo::Shutdown, true);
+                holdings.drain(target, ReleaseReason::Shutdown, true);
             }
             held
         };
-        let over = BootInstant::now().after(lead + STOPPING_MAX);
+        let over = BootInstant::now().after(cancel_lead + STOPPING_MAX);
         let runs = || held.iter().any(|target| self.shared.holdings().is_running(target));
         while runs() && BootInstant::now() < over {
             tokio::select! {
                 () = self.shared.control_wake.notified() => {}
-                () = tokio::time::sleep(lead / 10) => {}
+                () = tokio::time::sleep(cancel_lead / 10) => {}
             }
         }
     }

@@ -8,7 +8,7 @@ use tracing::Level;
 async fn three_members_that_die_are_counted_and_logged_once() {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let lasts = start(store.clone(), "lasts", 10, &witness);
     wait_until_true("all with it", || owned(&lasts) == 10).await;
     for number in 0..3 {
@@ -16,10 +16,10 @@ async fn three_members_that_die_are_counted_and_logged_once() {
         wait_until_true("a member", || lasts.handle.view().live_nodes.len() == 2).await;
         dies.task.abort();
         let deaths = number + 1;
-        wait_until_true("a death", || lasts.handle.numbers().member_deaths == deaths).await;
+        wait_until_true("a death", || lasts.handle.metrics().member_deaths == deaths).await;
     }
     wait_until_true("all with it again", || owned(&lasts) == 10).await;
     let logged = lines.of("pollers of the group keep dying");
-    assert_eq!((lasts.handle.numbers().member_deaths, logged), (3, vec![Level::WARN]));
+    assert_eq!((lasts.handle.metrics().member_deaths, logged), (3, vec![Level::WARN]));
     lasts.task.abort();
 }

@@ -9,7 +9,7 @@ use tracing::Level;
 async fn an_outage_of_the_store_is_one_warning_and_one_line_when_it_is_over() {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
-    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let (store, witness) = (MemoryStore::new("sensors"), Arc::new(Witness::default()));
     let failing = Failing::new(&store);
     let hangs = failing.hangs.clone();
     let poller = start(failing, "a", 3, &witness);

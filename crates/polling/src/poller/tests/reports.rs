@@ -8,7 +8,7 @@ fn last(reports: &Mutex<Vec<PollerReport>>) -> PollerReport {
 
 #[tokio::test]
 async fn a_listed_target_that_nobody_holds_is_reported_until_it_is_off_the_list() {
-    let mut store = Failing::new(&MemoryStore::new());
+    let mut store = Failing::new(&MemoryStore::new("sensors"));
     store.never_given = Some("kept".into());
     let (reports, witness) = (store.reports.clone(), Arc::new(Witness::default()));
     let (tell, told) = watch::channel(Vec::new());
@@ -25,10 +25,10 @@ async fn a_listed_target_that_nobody_holds_is_reported_until_it_is_off_the_list(
 
 #[tokio::test]
 async fn a_target_whose_polls_fail_one_after_the_other_is_reported_until_one_succeeds() {
-    let store = Failing::new(&MemoryStore::new());
+    let store = Failing::new(&MemoryStore::new("sensors"));
     let reports = store.reports.clone();
     let poller = Poller::builder(store)
-        .targets(Fixed::new(["bad", "good"]))
+        .targets(FixedSource::new(["bad", "good"]))
         .ttl(TTL)
         .every(Duration::from_millis(50))
         .build()
@@ -43,12 +43,12 @@ async fn a_target_whose_polls_fail_one_after_the_other_is_reported_until_one_suc
     wait_until_true("a report", || last(&reports).failing.names == ["bad"]).await;
     let view = handle.view();
     let own = view.live_nodes.iter().find(|node| node.is_this_instance).expect("itself");
-    assert_eq!((view.failing_total, own.failing, handle.numbers().failing), (1, 1, 1));
+    assert_eq!((view.failing_total, own.failing, handle.metrics().failing), (1, 1, 1));
     let marks: Vec<(&str, bool)> =
         own.owned_targets.iter().map(|polled| (polled.target.as_str(), polled.failing)).collect();
     assert_eq!(marks, [("bad", true), ("good", false)]);
     fails.store(false, Ordering::Relaxed);
     wait_until_true("another report", || last(&reports) == PollerReport::default()).await;
-    assert_eq!((handle.view().failing_total, handle.numbers().failing), (0, 0));
+    assert_eq!((handle.view().failing_total, handle.metrics().failing), (0, 0));
     task.abort();
 }

@@ -22,7 +22,7 @@ fn start_slow(
 /// Each giver made its first move at once: three for a limit of 1.
 #[tokio::test]
 async fn three_givers_with_a_limit_of_one_take_turns() {
-    let store = MemoryStore::new();
+    let store = MemoryStore::new("sensors");
     let (tell, told) = watch::channel(Vec::new());
     tell.send_replace(Vec::new());
     let givers = ["a", "b", "c"].map(|name| start_slow(store.clone(), name, told.clone()));

@@ -39,7 +39,7 @@ impl Address {
     pub(super) fn read(options: &RedisOptions) -> Result<(Self, String), Impossible> {
         let url = options.url.trim();
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Err(Impossible(format!("no address of a Redis: it begins with {}", SCHEMES.join(", "))));
+            return Err(Impossible(format!("the address of a Redis must begin with {}", SCHEMES.join(", "))));
         };
         let is_secret = scheme.starts_with("rediss");
         let certificates = certificates(options)?;
@@ -81,7 +81,7 @@ fn one(url: &str, certificates: Option<TlsCertificates>) -> Result<(Address, Str
     let info = url.into_connection_info().map_err(unreadable)?;
     if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
         return Err(Impossible(
-            "a certificate that is not verified does not protect: name its CA".to_owned(),
+            "TLS without verification of the certificate is not supported: name its CA".to_owned(),
         ));
     }
     let name = info.addr().to_string();
@@ -130,7 +130,7 @@ fn sentinels(
         builder = match key.as_str() {
             "sentinel_user" => builder.set_client_to_sentinel_username(value),
             "sentinel_password" => builder.set_client_to_sentinel_password(value),
-            other => return Err(Impossible(format!("redis-sentinel:// does not know {other:?}"))),
+            other => return Err(Impossible(format!("redis-sentinel:// has no parameter {other:?}"))),
         };
     }
     let client = builder.build().map_err(unreadable)?;

@@ -144,7 +144,7 @@ impl Link {
     /// What was answered, if it is what was expected.
     pub(crate) fn read<T: redis::FromRedisValue>(&self, value: Value) -> Result<T, StoreError> {
         redis::from_redis_value(value).map_err(|error| {
-            StoreError::Rejected(format!("redis at {} answered something else: {error}", self.name))
+            StoreError::Rejected(format!("unexpected answer from redis at {}: {error}", self.name))
         })
     }
 
@@ -316,7 +316,7 @@ async fn connect_with(client: &Client, ear: impl AsyncPushSender) -> RedisResult
 
 /// The first that can be reached.
 async fn any_of(nodes: &[Client]) -> RedisResult<Client> {
-    let mut last = RedisError::from((ErrorKind::InvalidClientConfig, "no node is named"));
+    let mut last = RedisError::from((ErrorKind::InvalidClientConfig, "the address has no node"));
     for node in nodes {
         match node.get_multiplexed_async_connection().await {
             Ok(_) => return Ok(node.clone()),

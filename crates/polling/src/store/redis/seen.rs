@@ -1,7 +1,7 @@
 //! What an answer of Redis says about a group. Pure: instants come in, a view goes out.
 
 use crate::instance::Instance;
-use crate::store::{ClaimKey, Grip, SeenMember, SeenOwner, TargetName, View};
+use crate::store::{HolderState, LeaseKey, SeenMember, SeenOwner, TargetName, View};
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,13 +63,13 @@ impl Answer {
         let member = |listed: &[String]| {
             let left = Duration::from_millis(listed[1].parse().ok()?);
             let about = serde_json::from_str(&listed[2]).ok();
-            Some(Listed { instance: Instance::read(&listed[0]), left, about })
+            Some(Listed { instance: Instance::from_text(&listed[0]), left, about })
         };
         let held = |lease: &[String]| {
             let left: i64 = lease[2].parse().ok()?;
             Some(Held {
                 position: lease[0].parse::<usize>().ok()?.checked_sub(1)?,
-                holder: Instance::read(&lease[1]),
+                holder: Instance::from_text(&lease[1]),
                 left: u64::try_from(left).ok().map(Duration::from_millis),
                 fence: lease[3].parse().ok(),
             })
@@ -97,14 +97,14 @@ impl<'a> Seen<'a> {
         let listed = core::mem::take(&mut answer.members);
         let ttl = |listed: &Listed| listed.about.as_ref().map(|about| Duration::from_millis(about.ttl_ms));
         let ttls = listed.iter().map(|listed| (listed.instance.clone(), ttl(listed))).collect();
-        let look_again_at = listed
+        let read_again_at = listed
             .iter()
             .filter(|listed| Some(&listed.instance) != own)
             .map(|listed| asked.answered.after(listed.left + LAST_MS))
             .min();
         let pins = core::mem::take(&mut answer.pins);
         let members = one_for_each_name(listed, &answer.cordoned);
-        Self { own, ttls, view: View { members, pins, look_again_at, ..View::default() } }
+        Self { own, ttls, view: View { members, pins, read_again_at, ..View::default() } }
     }
 
     /// Who holds these targets.
@@ -135,8 +135,8 @@ impl<'a> Seen<'a> {
             instance: held.holder.clone(),
             fence,
             ends_at,
-            grip: if held.holder.is_absent() { Grip::Left } else { Grip::Firm },
-            key: ClaimKey::default(),
+            state: if held.holder.is_absent() { HolderState::Reserved } else { HolderState::Active },
+            key: LeaseKey::default(),
             acquired_at: taken.map(shown),
             renewed_at: renewed.map(shown),
         }
@@ -187,13 +187,13 @@ mod tests {
             facts: PollerFacts { instance: instance.to_owned(), weight: 3, status, ..PollerFacts::default() },
             ttl_ms: 30_000,
         });
-        Listed { instance: Instance::read(instance), left: Duration::from_millis(left_ms), about }
+        Listed { instance: Instance::from_text(instance), left: Duration::from_millis(left_ms), about }
     }
 
     fn held(position: usize, holder: &str, left_ms: i64) -> Held {
         Held {
             position,
-            holder: Instance::read(holder),
+            holder: Instance::from_text(holder),
             left: u64::try_from(left_ms).ok().map(Duration::from_millis),
             fence: Some(NOW_US - 5_000_000),
         }
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn our_own_time_is_counted_early_and_that_of_others_late() {
-        let own = Instance::read("me");
+        let own = Instance::from_text("me");
         let mut answer = Answer {
             now_us: NOW_US,
             members: vec![
@@ -264,7 +264,7 @@ mod tests {
             ..Answer::default()
         };
         let mut seen = Seen::begin(Some(&own), &mut answer, asked());
-        assert_eq!(seen.view.look_again_at, Some(BootInstant::from_ms(1_701)));
+        assert_eq!(seen.view.read_again_at, Some(BootInstant::from_ms(1_701)));
         let targets: Vec<TargetName> = ["a", "b", "c", "d"].map(TargetName::from).to_vec();
         seen.add(&targets, &answer, asked());
         let owner = |target: &str| &seen.view.owners[target];

@@ -1,7 +1,7 @@
 //! The leases of a group as the daemon tells of them: a list, then every change. Pure.
 
 use crate::instance::Instance;
-use crate::store::{ClaimKey, Grip, SeenMember, SeenOwner, TargetName, View};
+use crate::store::{HolderState, LeaseKey, SeenMember, SeenOwner, TargetName, View};
 use std::collections::{BTreeMap, HashMap};
 use tenure_api::{
     DrainCause, Event, EventKind, EventLease, Lease, PollName, PollerFacts, PollerStatus, State,
@@ -85,7 +85,7 @@ impl Book {
             entry.has_authority
                 && matches!(name, PollName::Poller(_))
                 && lease.reason.as_deref() == Some(SESSION_EXPIRED)
-                && !Instance::read(&entry.holder).is_absent()
+                && !Instance::from_text(&entry.holder).is_absent()
         };
         self.deaths += u64::from(entry.as_deref().is_some_and(is_death));
         match (event.kind, entry) {
@@ -163,19 +163,19 @@ impl Entry {
     }
 
     fn owner(&self, own: Option<(&Instance, &str)>) -> SeenOwner {
-        let instance = Instance::read(&self.holder);
+        let instance = Instance::from_text(&self.holder);
         let is_of_earlier_session =
             own.is_some_and(|(me, session)| *me == instance && session != self.session);
         SeenOwner {
-            grip: match self.has_authority {
-                false => Grip::Ending,
-                true if instance.is_absent() || is_of_earlier_session => Grip::Left,
-                true => Grip::Firm,
+            state: match self.has_authority {
+                false => HolderState::Ending,
+                true if instance.is_absent() || is_of_earlier_session => HolderState::Reserved,
+                true => HolderState::Active,
             },
             instance,
             fence: Some(self.fence),
             ends_at: None,
-            key: ClaimKey {
+            key: LeaseKey {
                 lease_id: self.lease_id.clone(),
                 epoch: self.epoch,
                 session: self.session.clone(),
@@ -190,7 +190,7 @@ impl Entry {
     fn member(&self) -> Option<SeenMember> {
         let facts: PollerFacts = serde_json::from_value(self.attachment.clone()).ok()?;
         Some(SeenMember {
-            instance: Instance::read(&self.holder),
+            instance: Instance::from_text(&self.holder),
             weight: facts.weight,
             status: facts.status,
             is_new: facts.is_new,

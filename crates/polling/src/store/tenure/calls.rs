@@ -1,6 +1,6 @@
 //! Calls to the daemon: many at a time, each within a limit, and what a failed one means for a poller.
 
-use crate::store::{Claim, ClaimKey, Membership, StoreError, Wanted};
+use crate::store::{HeldTarget, LeaseKey, Membership, StoreError, Wanted};
 use core::time::Duration;
 use tenure_api::{
     Acquire, Amend, Blocking, ErrorCode, Handover, Lease, PollName, PollerFacts, PollerReport, PollerStatus,
@@ -105,8 +105,8 @@ pub(super) async fn take(
     session: String,
     wanted: Wanted,
 ) -> Result<Lease, CallError> {
-    if let Some(left) = wanted.left_to {
-        return hand_over(client, left.key, session).await;
+    if let Some(reserved) = wanted.reserved {
+        return hand_over(client, reserved.key, session).await;
     }
     let resource = PollName::Target(wanted.target.to_string())
         .resource(group)
@@ -122,7 +122,7 @@ pub(super) async fn take(
 }
 
 /// Gives a lease to a session. Asked again it is the same operation: what was done once is told again.
-pub(super) async fn hand_over(client: Client, key: ClaimKey, to_session: String) -> Result<Lease, CallError> {
+pub(super) async fn hand_over(client: Client, key: LeaseKey, to_session: String) -> Result<Lease, CallError> {
     let operation_id = Some(format!("hand {} {} {to_session}", key.lease_id, key.epoch));
     client.handover(&key.lease_id, &Handover { epoch: key.epoch, to_session, operation_id }).await
 }
@@ -149,8 +149,8 @@ pub(super) fn amend(epoch: u64, facts: serde_json::Value) -> Amend {
     Amend { epoch, holder: None, attachment: facts, operation_id: Some(operation_id()) }
 }
 
-pub(super) fn keys(claims: &[Claim]) -> Vec<ClaimKey> {
-    claims.iter().map(|claim| claim.key.clone()).collect()
+pub(super) fn keys(leases: &[HeldTarget]) -> Vec<LeaseKey> {
+    leases.iter().map(|lease| lease.key.clone()).collect()
 }
 
 pub(super) fn millis(duration: Duration) -> u64 {

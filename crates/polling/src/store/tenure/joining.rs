@@ -4,7 +4,7 @@
 use super::calls::{amend, blocking, facts, hand_over, millis, understood, within};
 use super::{Member, TenureStore};
 use crate::instance::Instance;
-use crate::store::{ClaimKey, Membership, StoreError};
+use crate::store::{LeaseKey, Membership, StoreError};
 use core::time::Duration;
 use std::collections::HashMap;
 use tenure_api::{
@@ -34,7 +34,7 @@ impl TenureStore {
             ttl_ms: Some(millis(membership.ttl)),
             grace_ms: Some(0),
             // Pollers of one group may be of several principals.
-            accepts_handover: Some(PollName::prefix(self.group())),
+            accepts_handover: Some(PollName::prefix(&self.group)),
             operation_id: Some(operation_id()),
         };
         let sent = BootInstant::now();
@@ -54,7 +54,7 @@ impl TenureStore {
         let session = &opened.session;
         let lease = self.take_name(membership, session).await?;
         let mut valid_until = opened.valid_until;
-        if BootInstant::now().since(begun) > membership.call_limit {
+        if BootInstant::now().since(begun) > membership.call_timeout {
             // The name was waited for: what was promised at the beginning is nearly over.
             let sent = BootInstant::now();
             let valid_ms = self.beat(membership, session).await?;
@@ -86,7 +86,7 @@ impl TenureStore {
             operation_id: Some(operation_id()),
             ..Acquire::default()
         };
-        let first = within(membership.join_limit(), self.client().acquire(&acquire)).await;
+        let first = within(membership.join_timeout(), self.client().acquire(&acquire)).await;
         let blocking = match first {
             Ok(lease) => return Ok(lease),
             Err(error) => blocking(&error).ok_or_else(|| understood(&error))?,
@@ -104,8 +104,8 @@ impl TenureStore {
             Ok(lease) => Ok(lease),
             Err(error) if matches!(error.code(), Some(ErrorCode::WaitTimeout | ErrorCode::ResourceHeld)) => {
                 Err(StoreError::NameTaken(format!(
-                    "a poller named {name:?} lives in group {:?}: {holder} renewed its lease",
-                    self.group()
+                    "another run of poller {name:?} is alive in group {:?}: {holder} renewed its lease",
+                    self.group
                 )))
             }
             Err(error) => Err(understood(&error)),
@@ -120,13 +120,13 @@ impl TenureStore {
         blocking: &Blocking,
     ) -> Result<Option<Lease>, StoreError> {
         let (Some(holder), Some(lease_id)) = (&blocking.holder, &blocking.lease_id) else { return Ok(None) };
-        let holder = Instance::read(holder);
+        let holder = Instance::from_text(holder);
         if !holder.is_absent() && holder != membership.instance {
             return Ok(None);
         }
-        let (limit, client) = (membership.join_limit(), self.client());
+        let (limit, client) = (membership.join_timeout(), self.client());
         let seen = within(limit, client.lease(lease_id)).await.map_err(|error| understood(&error))?;
-        let key = ClaimKey { lease_id: lease_id.clone(), epoch: seen.epoch, ..ClaimKey::default() };
+        let key = LeaseKey { lease_id: lease_id.clone(), epoch: seen.epoch, ..LeaseKey::default() };
         match within(limit, hand_over(client.clone(), key, session.to_owned())).await {
             Ok(lease) => {
                 let amend = amend(lease.epoch, joined(membership));
@@ -160,7 +160,7 @@ impl TenureStore {
     async fn beat(&self, membership: &Membership, session: &str) -> Result<u64, StoreError> {
         let heartbeat = SessionHeartbeat::default();
         let beaten = self.client().session_heartbeat(session, &heartbeat);
-        let beaten = within(membership.join_limit(), beaten).await;
+        let beaten = within(membership.join_timeout(), beaten).await;
         beaten.map(|renewed| renewed.valid_ms).map_err(|error| understood(&error))
     }
 }

@@ -9,7 +9,7 @@ use tenure_polling::store::{Outcome, Store, StoreError, Wanted};
 
 pub(super) async fn who_leaves_is_forgotten_at_once<F: Fixture>(fixture: F) {
     let (leaver, other) = (Member::lasting(&fixture).await, Member::lasting(&fixture).await);
-    let claim = leaver.acquire("t").await;
+    let lease = leaver.acquire("t").await;
     wait_until("the hold is seen", async || other.sees_owner("t", Some(leaver.instance())).await).await;
     let listening = tokio::spawn({
         let store = other.store.clone();
@@ -24,9 +24,9 @@ pub(super) async fn who_leaves_is_forgotten_at_once<F: Fixture>(fixture: F) {
             }
         }
     });
-    leaver.store.leave(std::slice::from_ref(&claim), None).await.expect("left");
+    leaver.store.leave(std::slice::from_ref(&lease), None).await.expect("left");
     soon("the other hears of it", listening).await.expect("no panic");
-    assert!(other.acquire("t").await.fence > claim.fence);
+    assert!(other.acquire("t").await.fence > lease.fence);
     let renewed = leaver.store.renew(&[]).await;
     assert!(matches!(renewed, Err(StoreError::NotMember(_))), "{renewed:?}");
 }
@@ -34,8 +34,8 @@ pub(super) async fn who_leaves_is_forgotten_at_once<F: Fixture>(fixture: F) {
 pub(super) async fn with_a_window_nobody_takes_what_was_left<F: Fixture>(fixture: F) {
     let leaver = Member::join(&fixture, membership(named("kitchen"), LASTING)).await;
     let other = Member::lasting(&fixture).await;
-    let claim = leaver.acquire("t").await;
-    leaver.store.leave(std::slice::from_ref(&claim), Some(LASTING)).await.expect("left");
+    let lease = leaver.acquire("t").await;
+    leaver.store.leave(std::slice::from_ref(&lease), Some(LASTING)).await.expect("left");
     let absent = Instance::absent("kitchen");
     wait_until("the target is kept for the name", async || other.sees_owner("t", Some(&absent)).await).await;
     wait_until("the name is expected back", async || {
@@ -51,21 +51,21 @@ pub(super) async fn with_a_window_nobody_takes_what_was_left<F: Fixture>(fixture
 pub(super) async fn whoever_comes_back_takes_back_what_it_left<F: Fixture>(fixture: F) {
     let leaver = Member::join(&fixture, membership(named("kitchen"), LASTING)).await;
     let other = Member::lasting(&fixture).await;
-    let claim = leaver.acquire("t").await;
-    leaver.store.leave(std::slice::from_ref(&claim), Some(LASTING)).await.expect("left");
+    let lease = leaver.acquire("t").await;
+    leaver.store.leave(std::slice::from_ref(&lease), Some(LASTING)).await.expect("left");
     let returning = Member::join(&fixture, membership(named("kitchen"), LASTING));
     let back = tokio::time::timeout(LASTING / 4, returning).await.expect("at once");
     assert_ne!(back.instance(), leaver.instance());
-    let mut left_to = None;
+    let mut reserved = None;
     wait_until("what was left is seen", async || {
-        left_to = back.owner("t").await.filter(|owner| owner.instance.is_absent());
-        left_to.is_some()
+        reserved = back.owner("t").await.filter(|owner| owner.instance.is_absent());
+        reserved.is_some()
     })
     .await;
-    let wanted = Wanted { target: "t".into(), left_to };
+    let wanted = Wanted { target: "t".into(), reserved };
     let outcomes = back.store.acquire(&[wanted]).await.expect("an answer");
     let [Outcome::Done(taken)] = outcomes.as_slice() else { panic!("{outcomes:?}") };
-    assert!(taken.fence > claim.fence);
+    assert!(taken.fence > lease.fence);
     wait_until("the others see it", async || other.sees_owner("t", Some(back.instance())).await).await;
     wait_until("the name is there once", async || {
         let members = other.view(&[]).await.members;
@@ -78,14 +78,14 @@ pub(super) async fn whoever_comes_back_takes_back_what_it_left<F: Fixture>(fixtu
 pub(super) async fn what_nobody_comes_back_for_is_free_after_the_window<F: Fixture>(fixture: F) {
     let leaver = Member::join(&fixture, membership(named("kitchen"), LASTING)).await;
     let other = Member::lasting(&fixture).await;
-    let claim = leaver.acquire("t").await;
+    let lease = leaver.acquire("t").await;
     let before = BootInstant::now();
-    leaver.store.leave(std::slice::from_ref(&claim), Some(SHORT)).await.expect("left");
+    leaver.store.leave(std::slice::from_ref(&lease), Some(SHORT)).await.expect("left");
     let absent = Instance::absent("kitchen");
     wait_until("the target is kept", async || other.sees_owner("t", Some(&absent)).await).await;
     wait_until("the target is free", async || other.sees_owner("t", None).await).await;
     assert!(has_passed(before.after(SHORT)), "not before the window is over");
     wait_until("the name is forgotten", async || other.member(&Instance::absent("kitchen")).await.is_none())
         .await;
-    assert!(other.acquire("t").await.fence > claim.fence);
+    assert!(other.acquire("t").await.fence > lease.fence);
 }

@@ -30,7 +30,7 @@ pub(super) async fn who_joins_is_seen_by_others<F: Fixture>(fixture: F) {
 
 pub(super) async fn a_status_that_is_told_is_seen<F: Fixture>(fixture: F) {
     let (one, other) = (Member::lasting(&fixture).await, Member::lasting(&fixture).await);
-    one.store.tell(PollerStatus::Leaving).await.expect("told");
+    one.store.publish_status(PollerStatus::Leaving).await.expect("told");
     wait_until("the other sees it", async || {
         other.member(one.instance()).await.is_some_and(|member| member.status == PollerStatus::Leaving)
     })
@@ -67,7 +67,7 @@ pub(super) async fn a_name_is_taken_over_when_its_poller_is_silent<F: Fixture>(f
     let ttl = SHORT * 4;
     let before = BootInstant::now();
     let first = Member::join(&fixture, membership(named("kitchen"), ttl)).await;
-    let claim = first.acquire("t").await;
+    let lease = first.acquire("t").await;
     let watcher = Member::lasting(&fixture).await;
     let second = fixture.store();
     let wish = membership(named("kitchen"), ttl);
@@ -91,7 +91,7 @@ pub(super) async fn a_name_is_taken_over_when_its_poller_is_silent<F: Fixture>(f
         soon("the second takes over", async { tokio::join!(second.join(&wish), is_counted).0 }).await;
     joined.expect("joins");
     assert!(BootInstant::now().since(before) >= ttl, "not before the first's time is over");
-    let lost = first.store.renew(std::slice::from_ref(&claim)).await;
+    let lost = first.store.renew(std::slice::from_ref(&lease)).await;
     assert!(matches!(lost, Err(StoreError::NotMember(_))), "{lost:?}");
     let refused = first.store.join(&first.membership).await;
     // The second does not renew: either it was waited for, or it is still there.
@@ -99,7 +99,7 @@ pub(super) async fn a_name_is_taken_over_when_its_poller_is_silent<F: Fixture>(f
 }
 
 pub(super) async fn whoever_is_silent_is_no_member_and_can_join_again<F: Fixture>(fixture: F) {
-    let silent = Member::join(&fixture, membership(Instance::draw(), SHORT)).await;
+    let silent = Member::join(&fixture, membership(Instance::generate(), SHORT)).await;
     let watcher = Member::lasting(&fixture).await;
     watcher.finds(&silent).await;
     wait_until("it is not seen any more", async || watcher.member(silent.instance()).await.is_none()).await;
@@ -114,11 +114,11 @@ pub(super) async fn a_poller_is_new_until_it_has_lived_for_a_ttl<F: Fixture>(fix
     let watcher = Member::lasting(&fixture).await;
     let ttl = SHORT * 2;
     let before = BootInstant::now();
-    let member = Member::join(&fixture, membership(Instance::draw(), ttl)).await;
+    let member = Member::join(&fixture, membership(Instance::generate(), ttl)).await;
     assert!(watcher.finds(&member).await.is_new);
     wait_until("it is not new any more", async || {
         member.store.renew(&[]).await.expect("renewed");
-        member.store.tell(PollerStatus::Online).await.expect("told");
+        member.store.publish_status(PollerStatus::Online).await.expect("told");
         !watcher.finds(&member).await.is_new
     })
     .await;
@@ -132,7 +132,7 @@ pub(super) async fn who_dies_is_counted_and_who_leaves_is_not<F: Fixture>(fixtur
     leaving.store.leave(&[], None).await.expect("left");
     wait_until("it has left", async || watcher.member(leaving.instance()).await.is_none()).await;
     assert_eq!(watcher.view(&[]).await.deaths, 0);
-    let dying = Member::join(&fixture, membership(Instance::draw(), SHORT)).await;
+    let dying = Member::join(&fixture, membership(Instance::generate(), SHORT)).await;
     watcher.finds(&dying).await;
     wait_until("it has died", async || watcher.member(dying.instance()).await.is_none()).await;
     assert_eq!(watcher.view(&[]).await.deaths, 1);

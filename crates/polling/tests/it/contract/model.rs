@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tenure_polling::store::{Claim, LetGo, Outcome, SeenMember, Store};
+use tenure_polling::store::{HeldTarget, Outcome, ReleaseReason, SeenMember, Store};
 
 const POLLERS: usize = 3;
 const TARGETS: usize = 3;
@@ -22,11 +22,11 @@ enum Step {
     ReleaseStale(usize, usize),
 }
 
-/// Who holds what, the last claim of each who has it no more, and the highest fence of each target.
+/// Who holds what, the last lease of each who has it no more, and the highest fence of each target.
 struct Model {
     case: u64,
-    holders: BTreeMap<usize, (usize, Claim)>,
-    stale: BTreeMap<(usize, usize), Claim>,
+    holders: BTreeMap<usize, (usize, HeldTarget)>,
+    stale: BTreeMap<(usize, usize), HeldTarget>,
     highest: BTreeMap<usize, u64>,
 }
 
@@ -90,77 +90,81 @@ impl Model {
                     return Ok(());
                 }
                 match pollers[poller].try_acquire(&self.name(target)).await {
-                    Outcome::Done(claim) => {
+                    Outcome::Done(lease) => {
                         prop_assert!(!self.holders.contains_key(&target), "{target} has two holders");
-                        self.hold(poller, target, claim)?;
+                        self.hold(poller, target, lease)?;
                     }
                     other => prop_assert!(self.holders.contains_key(&target), "{target} is free: {other:?}"),
                 }
             }
             Step::Release(poller, target) => {
-                let Some(claim) = self.held_by(poller, target) else { return Ok(()) };
-                pollers[poller].store.release(&[claim], LetGo::Voluntary).await.expect("an answer");
+                let Some(lease) = self.held_by(poller, target) else { return Ok(()) };
+                pollers[poller].store.release(&[lease], ReleaseReason::Voluntary).await.expect("an answer");
                 self.let_go(poller, target);
             }
             Step::HandOver(poller, target, to) => {
-                let Some(claim) = self.held_by(poller, target).filter(|_| poller != to) else {
+                let Some(lease) = self.held_by(poller, target).filter(|_| poller != to) else {
                     return Ok(());
                 };
-                let given = [(claim, seen[to].clone())];
-                let handed = pollers[poller].store.hand_over(&given, LetGo::Rebalanced).await;
+                let given = [(lease, seen[to].clone())];
+                let handed = pollers[poller].store.hand_over(&given, ReleaseReason::Rebalanced).await;
                 prop_assert_eq!(handed, Ok(vec![Outcome::Done(())]));
                 self.let_go(poller, target);
                 let highest = self.highest.get(&target).copied().unwrap_or(0);
-                let claim = pollers[to].adopts_above(&self.name(target), highest).await;
-                self.hold(to, target, claim)?;
+                let lease = pollers[to].adopts_above(&self.name(target), highest).await;
+                self.hold(to, target, lease)?;
             }
             Step::Renew(poller) => {
                 let held = self.holders.values().filter(|(holder, _)| *holder == poller);
-                let mut claims: Vec<Claim> = held.map(|(_, claim)| claim.clone()).collect();
-                let count = claims.len();
-                // A poller knows one claim on a target at a time: of what came back, the latest.
+                let mut leases: Vec<HeldTarget> = held.map(|(_, lease)| lease.clone()).collect();
+                let count = leases.len();
+                // A poller knows one lease on a target at a time: of what came back, the latest.
                 let is_gone =
                     |was: usize, target: usize| was == poller && self.held_by(poller, target).is_none();
                 let stale = self.stale.iter().filter(|((was, target), _)| is_gone(*was, *target));
-                claims.extend(stale.map(|(_, claim)| claim.clone()));
-                let renewal = pollers[poller].store.renew(&claims).await.expect("an answer");
-                let is_stale = |fence: &u64| claims[count..].iter().any(|claim| claim.fence == *fence);
+                leases.extend(stale.map(|(_, lease)| lease.clone()));
+                let renewal = pollers[poller].store.renew(&leases).await.expect("an answer");
+                let is_stale = |fence: &u64| leases[count..].iter().any(|lease| lease.fence == *fence);
                 let lost: Vec<u64> = renewal.lost.iter().map(|loss| loss.fence).collect();
                 prop_assert!(lost.iter().all(is_stale), "what is held is not lost: {lost:?}");
             }
             Step::ReleaseStale(poller, target) => {
-                if let Some(claim) = self.stale.get(&(poller, target)).cloned() {
-                    pollers[poller].store.release(&[claim], LetGo::Voluntary).await.expect("an answer");
+                if let Some(lease) = self.stale.get(&(poller, target)).cloned() {
+                    pollers[poller]
+                        .store
+                        .release(&[lease], ReleaseReason::Voluntary)
+                        .await
+                        .expect("an answer");
                 }
             }
         }
         Ok(())
     }
 
-    fn held_by(&self, poller: usize, target: usize) -> Option<Claim> {
-        self.holders.get(&target).filter(|(holder, _)| *holder == poller).map(|(_, claim)| claim.clone())
+    fn held_by(&self, poller: usize, target: usize) -> Option<HeldTarget> {
+        self.holders.get(&target).filter(|(holder, _)| *holder == poller).map(|(_, lease)| lease.clone())
     }
 
-    fn hold(&mut self, poller: usize, target: usize, claim: Claim) -> Result<(), TestCaseError> {
+    fn hold(&mut self, poller: usize, target: usize, lease: HeldTarget) -> Result<(), TestCaseError> {
         let highest = self.highest.entry(target).or_default();
-        prop_assert!(claim.fence > *highest, "{target}: {} after {highest}", claim.fence);
-        *highest = claim.fence;
-        self.holders.insert(target, (poller, claim));
+        prop_assert!(lease.fence > *highest, "{target}: {} after {highest}", lease.fence);
+        *highest = lease.fence;
+        self.holders.insert(target, (poller, lease));
         Ok(())
     }
 
     fn let_go(&mut self, poller: usize, target: usize) {
-        if let Some((_, claim)) = self.holders.remove(&target) {
-            self.stale.insert((poller, target), claim);
+        if let Some((_, lease)) = self.holders.remove(&target) {
+            self.stale.insert((poller, target), lease);
         }
     }
 
     /// Whoever holds something in the end really does.
     async fn clear<S: Store>(&mut self, pollers: &[Member<S>]) -> Result<(), TestCaseError> {
-        for (poller, claim) in std::mem::take(&mut self.holders).into_values() {
-            let renewal = pollers[poller].store.renew(std::slice::from_ref(&claim)).await.expect("an answer");
+        for (poller, lease) in std::mem::take(&mut self.holders).into_values() {
+            let renewal = pollers[poller].store.renew(std::slice::from_ref(&lease)).await.expect("an answer");
             prop_assert!(renewal.lost.is_empty(), "lost without a reason: {:?}", renewal.lost);
-            pollers[poller].store.release(&[claim], LetGo::Voluntary).await.expect("an answer");
+            pollers[poller].store.release(&[lease], ReleaseReason::Voluntary).await.expect("an answer");
         }
         Ok(())
     }

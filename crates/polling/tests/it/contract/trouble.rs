@@ -6,27 +6,27 @@ use std::time::Duration;
 use tenure_api::PollerStatus;
 use tenure_client::clock::BootInstant;
 use tenure_polling::Instance;
-use tenure_polling::store::{LetGo, Outcome, Store, StoreError, Wanted};
+use tenure_polling::store::{Outcome, ReleaseReason, Store, StoreError, Wanted};
 
 pub(super) async fn a_store_that_does_not_answer_is_unreachable_within_the_limit<F: Fixture>(fixture: F) {
     let limit = Duration::from_millis(800);
-    let mut brief = membership(Instance::draw(), LASTING);
-    brief.call_limit = limit;
+    let mut brief = membership(Instance::generate(), LASTING);
+    brief.call_timeout = limit;
     let member = Member::join(&fixture, brief).await;
     let other = Member::lasting(&fixture).await;
-    let claim = member.acquire("t").await;
+    let lease = member.acquire("t").await;
     let successor = member.finds(&other).await;
     fixture.freeze();
-    let (store, claims) = (&member.store, [claim.clone()]);
-    within(limit, "renew", store.renew(&claims)).await;
-    let wanted = [Wanted { target: "u".into(), left_to: None }];
+    let (store, leases) = (&member.store, [lease.clone()]);
+    within(limit, "renew", store.renew(&leases)).await;
+    let wanted = [Wanted { target: "u".into(), reserved: None }];
     within(limit, "acquire", known(store.acquire(&wanted))).await;
-    within(limit, "release", store.release(&claims, LetGo::Voluntary)).await;
-    let handed = [(claim.clone(), successor)];
-    within(limit, "hand over", known(store.hand_over(&handed, LetGo::Voluntary))).await;
-    within(limit, "tell", store.tell(PollerStatus::Online)).await;
+    within(limit, "release", store.release(&leases, ReleaseReason::Voluntary)).await;
+    let handed = [(lease.clone(), successor)];
+    within(limit, "hand over", known(store.hand_over(&handed, ReleaseReason::Voluntary))).await;
+    within(limit, "publish_status", store.publish_status(PollerStatus::Online)).await;
     // A new connection is as silent as the first one.
-    within(limit, "renew", store.renew(&claims)).await;
+    within(limit, "renew", store.renew(&leases)).await;
     fixture.thaw();
     // What was asked meanwhile may or may not have been done; from here on everything is answered again.
     wait_until("it answers again", async || store.renew(&[]).await.is_ok()).await;

@@ -15,9 +15,9 @@ async fn a_user_with_a_password_needs_only_the_keys_of_polling() {
     let poller =
         Poller::join_with(&RedisOptions::new(format!("{}?user=ann&pass=s3cret", server.url()))).await;
     let poller = poller.expect("joins");
-    let claim = poller.acquire("t").await;
-    assert!(poller.store.renew(std::slice::from_ref(&claim)).await.expect("renewed").lost.is_empty());
-    poller.store.leave(&[claim], None).await.expect("left");
+    let lease = poller.acquire("t").await;
+    assert!(poller.store.renew(std::slice::from_ref(&lease)).await.expect("renewed").lost.is_empty());
+    poller.store.leave(&[lease], None).await.expect("left");
 }
 
 /// Whoever may not publish or subscribe still polls.
@@ -27,9 +27,9 @@ async fn without_the_channel_everything_but_the_news_works() {
     allow(&server, &["~poll:*", "resetchannels"]);
     let options = RedisOptions::new(format!("{}?user=ann&pass=s3cret", server.url()));
     let poller = Poller::join_with(&options).await.expect("joins");
-    let claim = poller.acquire("t").await;
+    let lease = poller.acquire("t").await;
     assert_eq!(poller.view(&["t"]).await.owners.len(), 1);
-    assert!(poller.store.renew(&[claim]).await.expect("renewed").lost.is_empty());
+    assert!(poller.store.renew(&[lease]).await.expect("renewed").lost.is_empty());
     assert_eq!(server.cli(&["PUBSUB", "CHANNELS"]), "");
 }
 

@@ -7,7 +7,7 @@ use crate::waiting::{soon, wait_until};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use tenure_polling::source::{RedisPatternSource, TargetSource};
-use tenure_polling::store::{LetGo, RedisOptions, RedisStore, Store};
+use tenure_polling::store::{RedisOptions, RedisStore, ReleaseReason, Store};
 
 struct Cluster {
     nodes: Vec<(SocketAddr, RedisServer)>,
@@ -81,12 +81,12 @@ async fn a_group_lives_in_one_slot_of_a_cluster() {
         Poller::join_with(&options).await.expect("joins"),
         Poller::join_with(&options).await.expect("joins"),
     );
-    let claim = poller.acquire("t").await;
+    let lease = poller.acquire("t").await;
     assert_eq!(cluster.cli("{poll:default}:", &["GET", "{poll:default}:lease:t"]), poller.instance());
     let view = other.view(&["t"]).await;
     assert_eq!(view.members.len(), 2);
-    assert_eq!(view.owners["t"].fence, Some(claim.fence));
-    assert!(poller.store.renew(std::slice::from_ref(&claim)).await.expect("renewed").lost.is_empty());
+    assert_eq!(view.owners["t"].fence, Some(lease.fence));
+    assert!(poller.store.renew(std::slice::from_ref(&lease)).await.expect("renewed").lost.is_empty());
     let successor = view.members.into_iter().find(|member| member.instance == other.membership.instance);
     wait_until("the other listens", async || {
         cluster
@@ -100,12 +100,12 @@ async fn a_group_lives_in_one_slot_of_a_cluster() {
         let store = other.store.clone();
         async move { store.changed().await }
     });
-    let handed = [(claim.clone(), successor.expect("seen"))];
-    poller.store.hand_over(&handed, LetGo::Rebalanced).await.expect("handed over");
+    let handed = [(lease.clone(), successor.expect("seen"))];
+    poller.store.hand_over(&handed, ReleaseReason::Rebalanced).await.expect("handed over");
     soon("news of it", hearing).await.expect("no panic");
     let view = other.view(&["t"]).await;
-    let adopted = other.store.adopt(&"t".into(), &view.owners["t"]).expect("a claim");
-    assert!(adopted.fence > claim.fence);
+    let adopted = other.store.adopt(&"t".into(), &view.owners["t"]).expect("a lease");
+    assert!(adopted.fence > lease.fence);
     other.store.leave(&[adopted], Some(LASTING)).await.expect("left");
     let operator = RedisStore::connect(&options).await.expect("a store");
     let view = operator.group_view().await.expect("a view");

@@ -5,7 +5,7 @@ use crate::redis_server::RedisServer;
 use tenure_api::PollerStatus;
 use tenure_polling::Instance;
 use tenure_polling::assignment::Hash;
-use tenure_polling::store::{LetGo, Outcome, RedisOptions, RedisStore, Store};
+use tenure_polling::store::{Outcome, RedisOptions, RedisStore, ReleaseReason, Store};
 
 /// How older programs renew and release.
 const OLDER_RENEW: &str = r#"if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) else return 0 end"#;
@@ -16,12 +16,12 @@ const OLDER_RELEASE: &str =
 async fn what_a_poller_writes_is_what_was_agreed() {
     let server = RedisServer::start().await;
     let poller = Poller::join(&server).await;
-    let claim = poller.acquire("s17").await;
+    let lease = poller.acquire("s17").await;
     let instance = poller.instance();
     let node = format!("poll:node:{instance}");
     assert_eq!(server.cli(&["GET", "poll:lease:s17"]), instance);
     assert_eq!(server.cli(&["GET", &node]), "1");
-    assert_eq!(number(&server.cli(&["GET", "poll:fence:s17"])), claim.fence);
+    assert_eq!(number(&server.cli(&["GET", "poll:fence:s17"])), lease.fence);
     assert_eq!(server.cli(&["ZRANGE", "poll:members", "0", "-1"]), instance);
     let about = server.cli(&["HGET", "poll:about", instance]);
     assert!(about.contains(r#""status":"online""#) && about.contains(r#""weight":1"#), "{about}");
@@ -37,7 +37,7 @@ async fn what_a_poller_writes_is_what_was_agreed() {
     keys.sort();
     let expected = ["poll:about", "poll:fence:s17", "poll:lease:s17", "poll:members", node.as_str()];
     assert_eq!(keys, expected);
-    poller.store.leave(&[claim], None).await.expect("left");
+    poller.store.leave(&[lease], None).await.expect("left");
     assert_eq!(server.cli(&["KEYS", "*"]), "poll:fence:s17", "only the fence is never forgotten");
 }
 
@@ -58,10 +58,10 @@ async fn fences_are_the_servers_time_unless_they_were_higher() {
     assert_eq!(poller.acquire("b").await.fence, ahead + 1);
     server.cli(&["SET", "poll:fence:c", "nonsense"]);
     assert!(poller.acquire("c").await.fence >= before);
-    // Beyond 2^53 Lua would count in steps of two: better no claim than one whose fence is not higher.
+    // Beyond 2^53 Lua would count in steps of two: better no lease than one whose fence is not higher.
     server.cli(&["SET", "poll:fence:d", "9007199254740992"]);
     let outcome = poller.try_acquire("d").await.expect("an answer");
-    assert!(matches!(outcome, Outcome::Impossible(_)), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::InvalidTarget(_)), "{outcome:?}");
     assert_eq!(server.cli(&["EXISTS", "poll:lease:d"]), "0");
 }
 
@@ -71,11 +71,11 @@ async fn an_acquire_raises_the_fence_of_what_is_held_already_and_a_late_release_
     let server = RedisServer::start().await;
     let poller = Poller::join(&server).await;
     let lost_on_its_way = poller.acquire("t").await;
-    let claim = poller.acquire("t").await;
-    assert!(claim.fence > lost_on_its_way.fence, "{} after {}", claim.fence, lost_on_its_way.fence);
-    poller.store.release(&[lost_on_its_way], LetGo::Rebalanced).await.expect("an answer");
+    let lease = poller.acquire("t").await;
+    assert!(lease.fence > lost_on_its_way.fence, "{} after {}", lease.fence, lost_on_its_way.fence);
+    poller.store.release(&[lost_on_its_way], ReleaseReason::Rebalanced).await.expect("an answer");
     assert_eq!(server.cli(&["GET", "poll:lease:t"]), poller.instance());
-    let renewal = poller.store.renew(&[claim]).await.expect("renewed");
+    let renewal = poller.store.renew(&[lease]).await.expect("renewed");
     assert!(renewal.lost.is_empty());
 }
 
@@ -88,11 +88,11 @@ async fn what_is_handed_over_ends_with_the_membership_of_its_successor() {
     let seconds = number(time.lines().next().expect("seconds"));
     let end = (seconds + 20) * 1_000;
     server.cli(&["ZADD", "poll:members", &end.to_string(), dying.instance()]);
-    let claim = giver.acquire("t").await;
+    let lease = giver.acquire("t").await;
     let view = giver.view(&[]).await;
     let successor = view.members.iter().find(|member| member.instance.as_str() == dying.instance());
-    let handed = [(claim, successor.expect("a member").clone())];
-    let outcomes = giver.store.hand_over(&handed, LetGo::Rebalanced).await.expect("an answer");
+    let handed = [(lease, successor.expect("a member").clone())];
+    let outcomes = giver.store.hand_over(&handed, ReleaseReason::Rebalanced).await.expect("an answer");
     assert_eq!(outcomes, [Outcome::Done(())]);
     let left = number(&server.cli(&["PTTL", "poll:lease:t"]));
     assert!(left <= 20_000, "{left} ms are left, and its poller has at most 20 s");
@@ -103,7 +103,7 @@ async fn older_programs_and_ours_keep_out_of_each_others_leases() {
     let server = RedisServer::start().await;
     let poller = Poller::join(&server).await;
     let instance = poller.instance();
-    let claim = poller.acquire("ours").await;
+    let lease = poller.acquire("ours").await;
     let older = |script: &str, key: &str, arguments: &[&str]| {
         let mut command = vec!["EVAL", script, "1", key];
         command.extend(arguments);
@@ -116,12 +116,12 @@ async fn older_programs_and_ours_keep_out_of_each_others_leases() {
 
     assert_eq!(server.cli(&["SET", "poll:lease:theirs", "old-1-2", "NX", "PX", "30000"]), "OK");
     let outcome = poller.try_acquire("theirs").await.expect("an answer");
-    assert_eq!(outcome, Outcome::Rejected("old-1-2 has it".to_owned()));
-    let mut forged = claim.clone();
+    assert_eq!(outcome, Outcome::Rejected("old-1-2 holds it".to_owned()));
+    let mut forged = lease.clone();
     forged.target = "theirs".into();
-    let renewal = poller.store.renew(&[claim, forged.clone()]).await.expect("renewed");
+    let renewal = poller.store.renew(&[lease, forged.clone()]).await.expect("renewed");
     assert_eq!(renewal.lost.len(), 1);
-    poller.store.release(&[forged], LetGo::Voluntary).await.expect("an answer");
+    poller.store.release(&[forged], ReleaseReason::Voluntary).await.expect("an answer");
     assert_eq!(server.cli(&["GET", "poll:lease:theirs"]), "old-1-2");
 
     let view = poller.view(&["ours", "theirs"]).await;
@@ -146,9 +146,9 @@ async fn older_programs_are_members_where_they_are_looked_for() {
     let older = view.members.iter().find(|member| member.instance.as_str() == "old-1-2").expect("seen");
     assert_eq!((older.weight, older.status, older.takes_handovers), (1, PollerStatus::Online, false));
     assert_eq!(older.address, "");
-    let claim = mixed.acquire("t").await;
-    let handed = mixed.store.hand_over(&[(claim, older.clone())], LetGo::Rebalanced).await;
-    assert!(matches!(handed.expect("an answer").as_slice(), [Outcome::NotTaken(_)]));
+    let lease = mixed.acquire("t").await;
+    let handed = mixed.store.hand_over(&[(lease, older.clone())], ReleaseReason::Rebalanced).await;
+    assert!(matches!(handed.expect("an answer").as_slice(), [Outcome::Declined(_)]));
     assert_eq!(server.cli(&["GET", "poll:lease:t"]), mixed.instance());
 }
 
@@ -159,15 +159,15 @@ async fn a_round_costs_few_calls_and_never_a_scan() {
     let poller = Poller::join(&server).await;
     let targets: Vec<String> = (0..1_000).map(|number| format!("t{number}")).collect();
     let names: Vec<&str> = targets.iter().map(String::as_str).collect();
-    let mut claims = Vec::new();
+    let mut leases = Vec::new();
     for target in &names {
-        claims.push(poller.acquire(target).await);
+        leases.push(poller.acquire(target).await);
     }
     // From the second time on the scripts are known there.
-    poller.store.renew(&claims).await.expect("renewed");
+    poller.store.renew(&leases).await.expect("renewed");
     poller.view(&names).await;
     server.cli(&["CONFIG", "RESETSTAT"]);
-    let renewal = poller.store.renew(&claims).await.expect("renewed");
+    let renewal = poller.store.renew(&leases).await.expect("renewed");
     assert!(renewal.lost.is_empty());
     assert_eq!(poller.view(&names).await.owners.len(), 1_000);
     let stats = server.cli(&["INFO", "commandstats"]);
@@ -214,11 +214,11 @@ async fn a_lease_that_was_taken_anew_is_another_one() {
     let server = RedisServer::start().await;
     let poller = Poller::join(&server).await;
     let old = poller.acquire("t").await;
-    poller.store.release(std::slice::from_ref(&old), LetGo::Voluntary).await.expect("released");
+    poller.store.release(std::slice::from_ref(&old), ReleaseReason::Voluntary).await.expect("released");
     let new = poller.acquire("t").await;
     let renewal = poller.store.renew(&[old.clone(), new.clone()]).await.expect("renewed");
     assert_eq!(renewal.lost.iter().map(|loss| loss.fence).collect::<Vec<_>>(), [old.fence]);
-    poller.store.release(&[old], LetGo::Voluntary).await.expect("an answer");
+    poller.store.release(&[old], ReleaseReason::Voluntary).await.expect("an answer");
     assert_eq!(server.cli(&["EXISTS", "poll:lease:t"]), "1", "the new one stays");
 }
 
@@ -227,7 +227,7 @@ async fn a_lease_that_was_taken_anew_is_another_one() {
 async fn of_two_that_wait_for_a_name_one_gets_it() {
     let server = RedisServer::start().await;
     let options = RedisOptions::new(server.url());
-    let named = || Instance::of_name("kitchen").expect("a name");
+    let named = || Instance::with_name("kitchen").expect("a name");
     let mut silent = membership(named());
     silent.ttl = std::time::Duration::from_secs(1);
     RedisStore::open(&options).expect("a store").join(&silent).await.expect("joins");
@@ -246,7 +246,7 @@ async fn of_two_that_wait_for_a_name_one_gets_it() {
 async fn whoever_gives_up_waiting_for_a_name_leaves_nothing_behind() {
     let server = RedisServer::start().await;
     let options = RedisOptions::new(server.url());
-    let named = || membership(Instance::of_name("kitchen").expect("a name"));
+    let named = || membership(Instance::with_name("kitchen").expect("a name"));
     RedisStore::open(&options).expect("a store").join(&named()).await.expect("joins");
     let (store, waiting) = (RedisStore::open(&options).expect("a store"), named());
     let given_up = tokio::time::timeout(std::time::Duration::from_millis(300), store.join(&waiting)).await;
@@ -261,12 +261,12 @@ async fn whoever_gives_up_waiting_for_a_name_leaves_nothing_behind() {
 async fn a_hand_over_that_is_asked_for_again_is_done_once() {
     let server = RedisServer::start().await;
     let (giver, taker) = (Poller::join(&server).await, Poller::join(&server).await);
-    let claim = giver.acquire("t").await;
+    let lease = giver.acquire("t").await;
     let members = giver.view(&[]).await.members;
     let successor = members.into_iter().find(|member| member.instance == taker.membership.instance);
-    let handed = [(claim, successor.expect("seen"))];
+    let handed = [(lease, successor.expect("seen"))];
     for _ in 0..2 {
-        let outcomes = giver.store.hand_over(&handed, LetGo::Rebalanced).await;
+        let outcomes = giver.store.hand_over(&handed, ReleaseReason::Rebalanced).await;
         assert_eq!(outcomes, Ok(vec![Outcome::Done(())]));
     }
     let fence = number(&server.cli(&["GET", "poll:fence:t"]));

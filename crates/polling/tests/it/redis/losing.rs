@@ -12,9 +12,9 @@ use tokio::net::TcpListener;
 async fn after_a_flush_the_membership_is_over_and_fences_still_rise() {
     let server = RedisServer::start().await;
     let (poller, other) = (Poller::join(&server).await, Poller::join(&server).await);
-    let claim = poller.acquire("t").await;
+    let lease = poller.acquire("t").await;
     server.cli(&["FLUSHALL"]);
-    let renewed = poller.store.renew(std::slice::from_ref(&claim)).await;
+    let renewed = poller.store.renew(std::slice::from_ref(&lease)).await;
     assert!(matches!(renewed, Err(StoreError::NotMember(_))), "{renewed:?}");
     let acquired = other.try_acquire("t").await;
     assert!(
@@ -23,27 +23,27 @@ async fn after_a_flush_the_membership_is_over_and_fences_still_rise() {
     );
     poller.store.join(&poller.membership).await.expect("joins again");
     other.store.join(&other.membership).await.expect("joins again");
-    let renewal = poller.store.renew(std::slice::from_ref(&claim)).await.expect("renewed");
-    assert_eq!(renewal.lost.iter().map(|loss| loss.fence).collect::<Vec<_>>(), [claim.fence]);
-    assert!(other.acquire("t").await.fence > claim.fence);
+    let renewal = poller.store.renew(std::slice::from_ref(&lease)).await.expect("renewed");
+    assert_eq!(renewal.lost.iter().map(|loss| loss.fence).collect::<Vec<_>>(), [lease.fence]);
+    assert!(other.acquire("t").await.fence > lease.fence);
 }
 
 #[tokio::test]
 async fn after_a_restart_everything_goes_on_by_itself() {
     let mut server = RedisServer::start().await;
     let (poller, other) = (Poller::join(&server).await, Poller::join(&server).await);
-    let claim = poller.acquire("t").await;
+    let lease = poller.acquire("t").await;
     server.kill();
-    let renewed = poller.store.renew(std::slice::from_ref(&claim)).await;
+    let renewed = poller.store.renew(std::slice::from_ref(&lease)).await;
     assert!(matches!(renewed, Err(StoreError::Unreachable(_))), "{renewed:?}");
     server.start_again().await;
     // Scripts are forgotten too: they are sent anew.
-    let renewed = poller.store.renew(std::slice::from_ref(&claim)).await;
+    let renewed = poller.store.renew(std::slice::from_ref(&lease)).await;
     assert!(matches!(renewed, Err(StoreError::NotMember(_))), "{renewed:?}");
     poller.store.join(&poller.membership).await.expect("joins again");
     // It was connected before the restart and had nothing to say since: nobody hears of that.
     other.store.join(&other.membership).await.expect("joins again");
-    assert!(other.acquire("t").await.fence > claim.fence);
+    assert!(other.acquire("t").await.fence > lease.fence);
     // What is said is heard again, by itself.
     wait_until("both listen", async || listeners(&server) == 2).await;
     poller.view(&[]).await;
@@ -75,9 +75,9 @@ async fn whoever_is_hung_up_on_listens_again() {
 async fn scripts_that_redis_forgot_are_sent_again() {
     let server = RedisServer::start().await;
     let poller = Poller::join(&server).await;
-    let claim = poller.acquire("t").await;
+    let lease = poller.acquire("t").await;
     server.cli(&["SCRIPT", "FLUSH"]);
-    let renewal = poller.store.renew(&[claim]).await.expect("renewed");
+    let renewal = poller.store.renew(&[lease]).await.expect("renewed");
     assert!(renewal.lost.is_empty());
     poller.store.renew(&[]).await.expect("renewed");
 }
@@ -92,9 +92,9 @@ async fn whoever_never_answers_is_unreachable_within_the_limit() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let silent = format!("redis://{}", listener.local_addr().expect("an address"));
     for url in [server.url(), silent] {
-        let options = RedisOptions { call_limit: limit, ..RedisOptions::new(url) };
+        let options = RedisOptions { call_timeout: limit, ..RedisOptions::new(url) };
         let store = RedisStore::open(&options).expect("a store");
-        let membership = Membership { call_limit: limit, ..poller.membership.clone() };
+        let membership = Membership { call_timeout: limit, ..poller.membership.clone() };
         let begun = BootInstant::now();
         let answers = [
             store.observe(&["t".into()]).await.err(),
@@ -106,7 +106,7 @@ async fn whoever_never_answers_is_unreachable_within_the_limit() {
             assert!(matches!(answer, Some(StoreError::Unreachable(_))), "{answer:?}");
         }
         let took = BootInstant::now().since(begun);
-        assert!(took < limit * 8 + membership.join_limit(), "four calls took {took:?}");
+        assert!(took < limit * 8 + membership.join_timeout(), "four calls took {took:?}");
     }
     server.process().thaw();
     let store = poller.store.clone();

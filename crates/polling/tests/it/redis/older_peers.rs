@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_polling::assignment::{Hash, Member, Target, assign};
-use tenure_polling::source::Fixed;
+use tenure_polling::source::FixedSource;
 use tenure_polling::store::{RedisOptions, RedisStore, TargetName};
 use tenure_polling::{Poll, Poller, PollerError, PollerHandle};
 use tokio::task::JoinHandle;
@@ -63,7 +63,7 @@ impl Ours {
     fn start(server: &Arc<RedisServer>) -> Self {
         let options = RedisOptions { hash: Hash::Fnv1a, ..RedisOptions::new(server.url()) };
         let poller = Poller::builder(RedisStore::open(&options).expect("a store"))
-            .targets(Fixed::new(targets()))
+            .targets(FixedSource::new(targets()))
             .hash(Hash::Fnv1a)
             .every(Duration::from_millis(200))
             .discovery(Duration::from_millis(200))

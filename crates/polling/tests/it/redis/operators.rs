@@ -10,7 +10,7 @@ use tenure_polling::store::{RedisOptions, RedisStore, Store, StoreError};
 async fn a_group_is_shown_without_joining_it() {
     let server = RedisServer::start().await;
     let (poller, other) = (Poller::join(&server).await, Poller::join(&server).await);
-    let claim = poller.acquire("a").await;
+    let lease = poller.acquire("a").await;
     other.acquire("b").await;
     let operator = RedisStore::connect(&RedisOptions::new(server.url())).await.expect("a store");
     let view = operator.group_view().await.expect("a view");
@@ -18,7 +18,7 @@ async fn a_group_is_shown_without_joining_it() {
     let targets: Vec<&str> = view.owners.keys().map(|target| &**target).collect();
     assert_eq!(targets, ["a", "b"]);
     let owner = &view.owners["a"];
-    assert_eq!((owner.instance.as_str(), owner.fence), (poller.instance(), Some(claim.fence)));
+    assert_eq!((owner.instance.as_str(), owner.fence), (poller.instance(), Some(lease.fence)));
     assert!(
         owner.acquired_at.as_ref().is_some_and(|at| at.starts_with("20") && at.ends_with('Z')),
         "{owner:?}"
@@ -59,7 +59,7 @@ async fn an_operator_names_pollers_that_live() {
 async fn what_was_said_of_a_drawn_name_ends_with_it() {
     let server = RedisServer::start().await;
     let (poller, other) = (Poller::join(&server).await, Poller::join(&server).await);
-    let kitchen = membership(Instance::of_name("kitchen").expect("a name"));
+    let kitchen = membership(Instance::with_name("kitchen").expect("a name"));
     let fixed = RedisStore::open(&RedisOptions::new(server.url())).expect("a store");
     fixed.join(&kitchen).await.expect("joins");
     let operator = RedisStore::open(&RedisOptions::new(server.url())).expect("a store");

@@ -65,7 +65,7 @@ async fn trouble_is_told_and_what_was_told_counts_until_it_is_over() {
     assert_eq!(next(&mut source).await, ["1"]);
     server.kill();
     let error = soon("an error", source.next()).await.expect_err("nobody is there");
-    assert!(matches!(error, SourceError::NotNow(_)), "{error:?}");
+    assert!(matches!(error, SourceError::Temporary(_)), "{error:?}");
     server.start_again().await;
     server.cli(&["SET", "session:2", "x"]);
     let mut told = Vec::new();
@@ -82,8 +82,8 @@ async fn whoever_may_not_read_is_told_so_for_good() {
     let server = RedisServer::start().await;
     server.cli(&["CONFIG", "SET", "requirepass", "s3cret"]);
     let error = soon("an error", source(&server).next()).await.expect_err("not allowed");
-    assert!(matches!(error, SourceError::Never(_)), "{error:?}");
+    assert!(matches!(error, SourceError::Permanent(_)), "{error:?}");
     let options = RedisOptions::new("ftp://h");
-    assert!(matches!(RedisPatternSource::new(&options, "x*"), Err(SourceError::Never(_))));
+    assert!(matches!(RedisPatternSource::new(&options, "x*"), Err(SourceError::Permanent(_))));
     assert!(RedisPatternSource::new(&RedisOptions::new(server.url()), "").is_err());
 }

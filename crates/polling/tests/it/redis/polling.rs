@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
-use tenure_polling::source::Fixed;
+use tenure_polling::source::FixedSource;
 use tenure_polling::store::{RedisOptions, RedisStore, TargetName};
 use tenure_polling::{Poll, Poller, PollerError, PollerHandle};
 use tokio::task::JoinHandle;
@@ -69,7 +69,7 @@ struct Running {
 fn start(server: &RedisServer, sink: &Arc<Sink>) -> Running {
     let store = RedisStore::open(&RedisOptions::new(server.url())).expect("a store");
     let poller = Poller::builder(store)
-        .targets(Fixed::new((0..TARGETS).map(|number| format!("t{number}"))))
+        .targets(FixedSource::new((0..TARGETS).map(|number| format!("t{number}"))))
         .ttl(TTL)
         .every(Duration::from_millis(100))
         .discovery(Duration::from_millis(500))

@@ -94,7 +94,7 @@ async fn after_a_failover_the_new_master_is_asked() {
         Poller::join_with(&options).await.expect("joins"),
         Poller::join_with(&options).await.expect("joins"),
     );
-    let claim = poller.acquire("t").await;
+    let lease = poller.acquire("t").await;
     assert_eq!(watched.master.cli(&["GET", "poll:lease:t"]), poller.instance());
     wait_until("the replica has it", async || {
         watched.replica.cli(&["GET", "poll:lease:t"]) == poller.instance()
@@ -102,7 +102,7 @@ async fn after_a_failover_the_new_master_is_asked() {
     .await;
     watched.master.kill();
     wait_until("the new master answers", async || {
-        match poller.store.renew(std::slice::from_ref(&claim)).await {
+        match poller.store.renew(std::slice::from_ref(&lease)).await {
             Ok(renewal) => {
                 assert!(renewal.lost.is_empty(), "{:?}", renewal.lost);
                 true
@@ -124,11 +124,11 @@ async fn after_a_failover_the_new_master_is_asked() {
     });
     poller
         .store
-        .release(std::slice::from_ref(&claim), tenure_polling::store::LetGo::Voluntary)
+        .release(std::slice::from_ref(&lease), tenure_polling::store::ReleaseReason::Voluntary)
         .await
         .expect("released");
     soon("news of the release", hearing).await.expect("no panic");
-    assert!(other.acquire("t").await.fence > claim.fence);
+    assert!(other.acquire("t").await.fence > lease.fence);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ import { View, matcher } from "../view.js";
 const COLUMNS = [
   ["resources", "Resources", "c-resources"],
   ["holder", "Holder", "c-holder"],
-  ["standing", "Standing", "c-standing"],
+  ["standing", "Status", "c-standing"],
   ["left", "Time left", "c-left"],
   ["mode", "Mode", "c-mode"],
   ["application", "Application", "c-application"],

@@ -1,4 +1,4 @@
-// Overview: leases by standing, pools as slots, what ends next and what ended, the daemon's health, live rates and
+// Overview: leases by status, pools as slots, what ends next and what ended, the daemon's health, live rates and
 // latencies.
 
 import { Refusal, ask, serverNow } from "../api.js";
@@ -90,7 +90,7 @@ export function mount(root, _params, app) {
   const heroWord = h("span", {}, "live leases");
   const hero = h(
     "section",
-    { class: "hero card", "aria-label": "Leases by standing" },
+    { class: "hero card", "aria-label": "Leases by status" },
     h("div", { class: "hero-lead" }, total, heroWord),
     h(
       "div",

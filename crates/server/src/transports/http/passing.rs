@@ -56,7 +56,7 @@ where
     B: Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
     let collected = tokio::time::timeout(within, Limited::new(body, PASSED_BYTES_MAX).collect()).await;
-    let collected = collected.map_err(|_| unreadable(&"its end did not come"))?;
+    let collected = collected.map_err(|_| unreadable(&"it is incomplete"))?;
     collected.map(|body| body.to_bytes()).map_err(|error| unreadable(&error))
 }
 
@@ -81,7 +81,7 @@ mod tests {
             assert!(pieces.send("{".into()).await);
             let error = read(body, Duration::from_millis(1)).await.unwrap_err();
             assert_eq!(error.code, ErrorCode::ParseError);
-            assert!(error.message.ends_with("its end did not come"), "{error:?}");
+            assert!(error.message.ends_with("it is incomplete"), "{error:?}");
             let large = full(vec![b' '; PASSED_BYTES_MAX + 1]);
             assert_eq!(read(large, BODY_WITHIN).await.unwrap_err().code, ErrorCode::ParseError);
             assert_eq!(read(full("{}"), BODY_WITHIN).await.unwrap(), "{}");

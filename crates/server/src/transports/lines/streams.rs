@@ -126,9 +126,9 @@ impl Running {
             Self::Events(events) => events.next().await.map(told),
             Self::Browse(sights) => Some(match sights.next_browsed().await? {
                 Browsed::Found { found } => Answer::Found(found),
-                Browsed::Seen(sighting) => Answer::Sighting(sighting),
+                Browsed::Seen(sighting) => Answer::Discovery(sighting),
             }),
-            Self::Subscribe(sights) => sights.next().await.map(Answer::Sighting),
+            Self::Subscribe(sights) => sights.next().await.map(Answer::Discovery),
         }
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_api::{Browsed, ServiceRecord, Sighting};
-use tenure_client::{CallError, Sightings};
+use tenure_api::{Browsed, DiscoveryEvent, ServiceRecord};
+use tenure_client::{CallError, DiscoveryStream};
 
 use super::advised;
 use super::arguments::seconds_or_span;
@@ -17,7 +17,7 @@ use crate::commands::asking_or_alone;
 use crate::connect::{Daemon, Found, Reach, call_failure};
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
-use crate::show::{browsed_line, sighting_line};
+use crate::show::{browsed_line, discovery_line};
 use crate::stopping::{Stopping, output_closed};
 
 /// List services of a type as they appear and disappear; without a type, list the types
@@ -69,22 +69,22 @@ impl Subscribe {
             let (of, idle_for) = (Some(self.service_type.as_str()), self.patience.idle_for);
             let open = async |daemon: &Daemon| daemon.client().subscribe(of, idle_for).await;
             let goes_on = idle_for.is_zero();
-            let follow = Follow { reach, found, goes_on, idle_for, told: told_sighting };
+            let follow = Follow { reach, found, goes_on, idle_for, told: told_discovery };
             follow.run(open, p).await
         })
     }
 }
 
 fn told_browsed(browsed: &Browsed) -> (&ServiceRecord, String) {
-    let (Browsed::Found { found: service } | Browsed::Seen(Sighting { service, .. })) = browsed;
+    let (Browsed::Found { found: service } | Browsed::Seen(DiscoveryEvent { service, .. })) = browsed;
     (service, browsed_line(browsed))
 }
 
-fn told_sighting(sighting: &Sighting) -> (&ServiceRecord, String) {
-    (&sighting.service, sighting_line(sighting))
+fn told_discovery(event: &DiscoveryEvent) -> (&ServiceRecord, String) {
+    (&event.service, discovery_line(event))
 }
 
-/// A stream of sightings that is printed.
+/// A stream of discovery events that is printed.
 struct Follow<'a, T> {
     reach: &'a Reach,
     found: &'a Found,
@@ -97,7 +97,7 @@ struct Follow<'a, T> {
 impl<T: DeserializeOwned + Serialize> Follow<'_, T> {
     async fn run(
         self,
-        open: impl AsyncFn(&Daemon) -> Result<Sightings<T>, CallError>,
+        open: impl AsyncFn(&Daemon) -> Result<DiscoveryStream<T>, CallError>,
         printer: &mut Printer,
     ) -> Result<(), Failure> {
         let mut stopping = Stopping::catch()?;
@@ -110,12 +110,12 @@ impl<T: DeserializeOwned + Serialize> Follow<'_, T> {
 
     async fn print(
         &self,
-        open: impl AsyncFn(&Daemon) -> Result<Sightings<T>, CallError>,
+        open: impl AsyncFn(&Daemon) -> Result<DiscoveryStream<T>, CallError>,
         printer: &mut Printer,
     ) -> Result<(), Failure> {
         let daemon = &self.found.daemon;
         let goes_on = self.goes_on && !self.found.is_standalone();
-        let mut sightings = open(daemon).await.map_err(call_failure).map_err(advised)?;
+        let mut events = open(daemon).await.map_err(call_failure).map_err(advised)?;
         if !printer.json() && io::stderr().is_terminal() {
             let end = match self.idle_for {
                 Duration::ZERO => "interrupt to stop".to_owned(),
@@ -127,12 +127,12 @@ impl<T: DeserializeOwned + Serialize> Follow<'_, T> {
         // What changed may be more than a line shows: the same one is not said twice.
         let mut said: HashMap<String, String> = HashMap::new();
         loop {
-            let seen = match sightings.next().await {
+            let seen = match events.next().await {
                 Ok(Some(seen)) => seen,
                 Ok(None) if !goes_on => break,
                 Err(error) if !goes_on || !is_passing(&error) => return Err(gone(error, self.found)),
                 Ok(None) | Err(_) => {
-                    sightings = open_again(self.reach, daemon, printer, &open).await?;
+                    events = open_again(self.reach, daemon, printer, &open).await?;
                     said.clear();
                     continue;
                 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use clap::Args;
 use serde_json::json;
 use tenure_api::{Register as RegisterBody, Registration};
-use tenure_client::{RegistrationKeeper, RegistrationStanding, RegistrationState};
+use tenure_client::{RegistrationKeeper, RegistrationState, RegistrationStatus};
 
 use super::advised;
 use super::arguments::{TxtEntry, txt, whole_seconds};
@@ -113,7 +113,7 @@ async fn tell(
             () = stopping.asked() => return Ok(()),
             changed = states.changed() => {
                 let now = states.borrow_and_update().clone();
-                if let RegistrationStanding::Ended(end) = &now.standing {
+                if let RegistrationStatus::Ended(end) = &now.status {
                     let words = Words::new(end);
                     let hint = format!("tenure why {} shows its history", now.registration.id);
                     return Err(Failure::Refused(words.hint(hint)));
@@ -133,18 +133,18 @@ fn tell_change(
     now: &RegistrationState,
     printer: &mut Printer,
 ) -> Result<(), Failure> {
-    if before.standing != now.standing {
-        match (&before.standing, &now.standing) {
-            (_, RegistrationStanding::Unheard) => {
+    if before.status != now.status {
+        match (&before.status, &now.status) {
+            (_, RegistrationStatus::Unconfirmed) => {
                 printer.talk("note: the daemon does not answer; retrying");
             }
-            (_, RegistrationStanding::Lapsed) => {
+            (_, RegistrationStatus::Expired) => {
                 printer.talk("note: the registration expired; registering again");
             }
-            (RegistrationStanding::Unheard, RegistrationStanding::Kept) => {
+            (RegistrationStatus::Unconfirmed, RegistrationStatus::Registered) => {
                 printer.talk("note: the daemon answers again");
             }
-            (_, RegistrationStanding::Kept | RegistrationStanding::Ended(_)) => {}
+            (_, RegistrationStatus::Registered | RegistrationStatus::Ended(_)) => {}
         }
     }
     let (old, new) = (&before.registration, &now.registration);

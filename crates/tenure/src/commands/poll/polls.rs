@@ -72,7 +72,7 @@ impl Polls {
         let given_up = CancellationToken::new();
         let _guard = given_up.clone().drop_guard();
         let work = tokio::spawn(self.work(target, poll, given_up));
-        work.await.unwrap_or_else(|error| Err(format!("it broke: {error}")))
+        work.await.unwrap_or_else(|error| Err(format!("the task of the poll failed: {error}")))
     }
 
     async fn work(self, target: TargetName, poll: Poll, given_up: CancellationToken) -> Result<(), String> {
@@ -146,7 +146,7 @@ impl Polls {
                 (Outcome::Failed, Some(format!("exit code {code}")))
             }
             Finished::Over { over: Over::Signal(signal), ended: None } => {
-                (Outcome::Failed, Some(format!("died of {}", SignalNumber(*signal))))
+                (Outcome::Failed, Some(format!("killed by {}", SignalNumber(*signal))))
             }
             Finished::NotStarted { message, .. } => (Outcome::NotStarted, Some(message.clone())),
             Finished::GuardianDied => {

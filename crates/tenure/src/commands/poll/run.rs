@@ -177,7 +177,7 @@ impl Run {
         if self.reconnect_window.ms() > 0 && self.name.is_none() {
             return usage("--reconnect-window requires --name", "name the poller with --name NAME");
         }
-        if let Some(Err(error)) = self.name.as_deref().map(Instance::of_name) {
+        if let Some(Err(error)) = self.name.as_deref().map(Instance::with_name) {
             return Err(Failure::Usage(Words::new(format_args!("--name: {error}"))));
         }
         Ok(())
@@ -203,8 +203,8 @@ impl Run {
                 let client = daemon.client().clone();
                 let ttl = self.ttl.duration();
                 let then = "this poller stops polling";
-                let silence = Silence { ttl, bears: tenure_polling::bears(ttl), then };
-                silence.warn(&client, tenure_polling::bears, printer).await;
+                let silence = Silence { ttl, max_silence: tenure_polling::max_silence(ttl), then };
+                silence.warn(&client, tenure_polling::max_silence, printer).await;
                 let store = TenureStore::new(client.clone(), &self.group.group)
                     .map_err(|error| Failure::Usage(Words::new(error)))?;
                 let source = self.source(Some(&client), reach, printer).await?;
@@ -241,11 +241,10 @@ impl Run {
         let unexpected = |error: std::io::Error| Failure::Unexpected(Words::new(error));
         let ttl = self.ttl.duration();
         let timeout = self.timeout();
-        let lead = tenure_polling::lead(ttl);
+        let lead = tenure_polling::cancel_lead(ttl);
         // What is told to stop has to be gone before its future is dropped: then the target may go to another.
         let pace = Pace { kill_after: (lead * 2 / 5).min(timeout / 4), sweep: lead * 2 / 5 };
         let mut builder = Poller::builder(store)
-            .group(&self.group.group)
             .targets(source)
             .weight(self.weight)
             .ttl(ttl)
@@ -313,7 +312,7 @@ fn expose<S: Store>(
         printer.talk(format_args!("metrics at http://{address}/metrics"));
     }
     let (group, handle) = (group.to_owned(), handle.clone());
-    let page = Arc::new(move || metrics_page(&group, &handle.numbers()));
+    let page = Arc::new(move || metrics_page(&group, &handle.metrics()));
     AbortOnDropHandle::new(tokio::spawn(serve_metrics(listener, page)))
 }
 
@@ -322,7 +321,7 @@ async fn log_share<S: Store>(group: String, handle: PollerHandle<S>) {
     let mut before = 0;
     loop {
         tokio::time::sleep(SHARE_EVERY).await;
-        let by_state = handle.numbers().targets;
+        let by_state = handle.metrics().targets;
         let targets: u64 =
             by_state.iter().filter(|(state, _)| HELD.contains(state)).map(|(_, count)| count).sum();
         if targets != before {
@@ -405,7 +404,7 @@ fn failure(error: PollerError) -> Failure {
             words.hint("choose another --name, or stop the other poller: tenure poll pollers lists them"),
         ),
         PollerError::Rejected(_) => Failure::Refused(words),
-        PollerError::Unreachable(_) | PollerError::Source(_) | PollerError::NotTold(_) => {
+        PollerError::Unreachable(_) | PollerError::Source(_) | PollerError::StopNotReported(_) => {
             Failure::Unexpected(words)
         }
     }

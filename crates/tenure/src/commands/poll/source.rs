@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::Args;
 use tenure_client::Client;
 use tenure_polling::source::{
-    FileSource, Fixed, PrefixSource, RedisPatternSource, SourceError, TargetSource, read_targets,
+    FileSource, FixedSource, PrefixSource, RedisPatternSource, SourceError, TargetSource, read_targets,
 };
 use tenure_polling::store::TargetName;
 
@@ -41,7 +41,7 @@ pub(super) struct TargetsRedis {
 
 /// Any of them.
 pub(super) enum Source {
-    Fixed(Fixed),
+    Fixed(FixedSource),
     File(Box<FileSource>),
     Prefix(Box<PrefixSource>),
     Redis(Box<RedisPatternSource>),
@@ -97,7 +97,7 @@ impl Source {
             TargetsChoice::StandardInput => {
                 let mut text = Vec::new();
                 std::io::stdin().lock().take(INPUT_BYTES_MAX).read_to_end(&mut text)?;
-                Ok(Self::Fixed(Fixed::new(read_targets(&text).map_err(unusable)?)))
+                Ok(Self::Fixed(FixedSource::new(read_targets(&text).map_err(unusable)?)))
             }
             TargetsChoice::File(path) => {
                 let opened = FileSource::open(path).map_err(unusable);
@@ -137,8 +137,8 @@ impl Source {
         self.next().await.map_err(|error| {
             let words = Words::new(format_args!("cannot read the targets: {error}"));
             match error {
-                SourceError::NotNow(_) => Failure::Unexpected(words),
-                SourceError::Never(_) => Failure::Refused(words),
+                SourceError::Temporary(_) => Failure::Unexpected(words),
+                SourceError::Permanent(_) => Failure::Refused(words),
             }
         })
     }

@@ -220,7 +220,7 @@ fn files_that_cannot_be_used_are_refused_before_anything_starts() {
     expect!["cannot read FILE: No such file or directory (os error 2)"]
         .assert_eq(&problem(https().with_files(Some(path.clone()), None)));
     fs::write(&path, "nothing").unwrap();
-    expect!["cannot talk to https://x.example:443: cannot read the PEM: no certificate in it"]
+    expect!["cannot use https://x.example:443: cannot read the PEM: no certificate in it"]
         .assert_eq(&problem(https().with_files(Some(path.clone()), None)));
     expect!["the secret in FILE is shorter than 16 characters; make one with: openssl rand -hex 32"]
         .assert_eq(&problem(plan("http://x.example/y").with_files(None, Some(path.clone()))));

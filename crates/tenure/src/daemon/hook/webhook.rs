@@ -81,7 +81,7 @@ impl WebhookPlan {
         let poster = Poster::new(&self.url, ca_pem.as_deref());
         let endpoint = self.url.endpoint().clone();
         Ok(Webhook {
-            poster: poster.map_err(|error| format!("cannot talk to {endpoint}: {}", chain(&error)))?,
+            poster: poster.map_err(|error| format!("cannot use {endpoint}: {}", chain(&error)))?,
             endpoint,
             secret: self.secret.as_deref().map(SecretFile::open).transpose()?,
             limit: self.limit,

@@ -194,7 +194,7 @@ impl Bringer {
     ) -> Result<Earlier, BringError> {
         let listed = list(&self.shared, url).await.map_err(BringError::Unavailable)?;
         let first_lsn =
-            leading_up_to(&listed, junction.lsn()).ok_or_else(|| unavailable("it has no more"))?;
+            leading_up_to(&listed, junction.lsn()).ok_or_else(|| unavailable("it has no older segment"))?;
         *segment = Some(first_lsn);
         let asked = get(&self.shared, url, &format!("{SEGMENTS_PATH}/{first_lsn}")).await;
         let (mut body, _connection) = asked.map_err(BringError::Unavailable)?;

@@ -30,7 +30,7 @@ pub(crate) enum InterlockError {
     },
     /// It acknowledges what it has not synced.
     #[error(
-        "etcd member {member} does not sync its log: what it acknowledges a power cut would lose (is it run with --unsafe-no-fsync?)"
+        "etcd member {member} does not sync its log: a power failure would lose acknowledged writes (is it run with --unsafe-no-fsync?)"
     )]
     DoesNotSync {
         /// Which.
@@ -166,7 +166,7 @@ pub(super) fn check_syncs(
                 if after <= before && later.map_or(0, revision) <= revision(found) =>
             {
                 warnings.push(format!(
-                    "etcd member {} is behind the others: whether it syncs is not known",
+                    "etcd member {} is behind the others: cannot check that it syncs its log",
                     found.member.name
                 ));
             }
@@ -175,7 +175,7 @@ pub(super) fn check_syncs(
             }
             (Some(_), Some(_)) => {}
             (None, _) | (_, None) => warnings.push(format!(
-                "etcd member {} does not show its metrics: whether it syncs is not known",
+                "etcd member {} does not show its metrics: cannot check that it syncs its log",
                 found.member.name
             )),
         }

@@ -156,7 +156,7 @@ impl Parts {
             return Err(DaemonError::Stopped(why));
         }
         // A try that put it aside may have come no further.
-        let why = booted.put_aside.as_deref().unwrap_or("the former one was put aside before");
+        let why = booted.put_aside.as_deref().unwrap_or("the former local log was moved aside before");
         tracing::warn!(why, "rebuilding the local log");
         let mirror: SharedMirror = Arc::new(Mutex::new(booted.mirror));
         self.shared.copies_into(Some(Arc::clone(&mirror)));
@@ -478,7 +478,9 @@ fn open_term(
             Resolution::Committed { .. } => return Ok(true),
             Resolution::Fenced => return Ok(false),
             Resolution::Corrupt => {
-                return Err(DaemonError::Stopped("the log holds what this node did not write".to_owned()));
+                return Err(DaemonError::Stopped(
+                    "the log has records that this node did not write".to_owned(),
+                ));
             }
             Resolution::Absent | Resolution::Unknown if is_stopping() => return Ok(false),
             // Who follows serves stale reads meanwhile.

@@ -182,7 +182,7 @@ impl Elsewhere for Passing {
             match self.pass_on(caller, calls).await {
                 Ok(replies) if replies.len() == count => replies,
                 Ok(_) => {
-                    vec![Err(Error::new(ErrorCode::Internal, "the leader answered something else")); count]
+                    vec![Err(Error::new(ErrorCode::Internal, "unexpected answer from the leader")); count]
                 }
                 Err(error) => vec![Err(error); count],
             }
@@ -229,22 +229,20 @@ fn connector(ca_pem: &str, own_pem: Option<&(String, String)>) -> Result<TlsConn
 }
 
 fn no_leader() -> Error {
-    Error::new(ErrorCode::NotLeader, "no node writes at present")
+    Error::new(ErrorCode::NotLeader, "the cluster has no leader at present")
 }
 
 fn error(lost: Lost) -> Error {
     match lost {
         Lost::NotSent(why) => {
-            Error::new(ErrorCode::NotLeader, format!("the node that writes cannot be reached: {why}"))
+            Error::new(ErrorCode::NotLeader, format!("the leader cannot be reached: {why}"))
         }
-        Lost::Sent(why) => {
-            Error::new(ErrorCode::OutcomeUnknown, format!("the node that writes did not answer: {why}"))
-        }
+        Lost::Sent(why) => Error::new(ErrorCode::OutcomeUnknown, format!("the leader did not answer: {why}")),
     }
 }
 
 /// Another answer than was asked for is an error body, or nothing of ours.
 fn refused(answer: &[u8]) -> Error {
     serde_json::from_slice(answer)
-        .unwrap_or_else(|_| Error::new(ErrorCode::NotLeader, "the node that writes answered something else"))
+        .unwrap_or_else(|_| Error::new(ErrorCode::NotLeader, "unexpected answer from the leader"))
 }

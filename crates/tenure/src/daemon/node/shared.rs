@@ -547,7 +547,7 @@ impl Node for NodeShared {
     fn step_down_here(&self) -> Done<'_, SteppedDown> {
         Box::pin(async move {
             let Some(term) = self.term() else {
-                return Err(Error::new(ErrorCode::NotLeader, "this node does not write"));
+                return Err(Error::new(ErrorCode::NotLeader, "this node is not the leader"));
             };
             self.now().claims_after_ms = read_clocks().boot_ms + LEAVES_IT_MS;
             term.handle.shut_down();
@@ -566,7 +566,7 @@ impl Node for NodeShared {
                     Ok(NodeForgotten { forgotten: node })
                 }
                 Ok(Ok(Removed::Unknown)) => {
-                    let message = format!("no node is called {node:?}");
+                    let message = format!("the cluster has no node {node:?}");
                     Err(Error::new(ErrorCode::NotFound, message))
                 }
                 Ok(Ok(Removed::Changed)) => {
@@ -638,8 +638,8 @@ impl Node for NodeShared {
         if let Some((since_ms, why)) = self.now().store.silence() {
             let silent_ms = read_clocks().boot_ms.saturating_sub(since_ms);
             let message = format!(
-                "etcd has not answered this node for {}: nothing is granted, renewed or ended, and reads with \
-                 consistency=stale go on ({why})",
+                "etcd has not answered this node for {}: nothing is granted, renewed or ended; reads with \
+                 consistency=stale are still answered ({why})",
                 duration(silent_ms)
             );
             return Err(Error::new(ErrorCode::StoreSilent, message));
@@ -655,12 +655,12 @@ impl Node for NodeShared {
             return Ok(());
         }
         if !self.seen().caught_up {
-            return not_leader("this node has not copied the log up to its end yet");
+            return not_leader("this node has not copied the whole log yet");
         }
         // A claim of this node that is seen while it has no term is of a term that is over.
         match self.writer_elsewhere() {
             Some(_) => Ok(()),
-            None => not_leader("no node writes at present"),
+            None => not_leader("the cluster has no leader at present"),
         }
     }
 

@@ -50,7 +50,7 @@ fn a_node_that_does_not_hear_itself_where_it_is_advertised_is_refused() {
     let mut node = beside(&cluster, &["--advertise", &own]);
     node.start_again();
     wait_until("its first words", LIMIT, || node.said().contains("single member"));
-    assert!(!node.said().contains("in the clear"), "nothing leaves the machine: {}", node.said());
+    assert!(!node.said().contains("unencrypted"), "nothing leaves the machine: {}", node.said());
 }
 
 // Given and accepted, it protected nothing.

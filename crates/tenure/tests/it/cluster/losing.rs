@@ -63,7 +63,7 @@ fn a_node_cut_off_from_the_others_serves_again_when_it_is_back() {
     for node in &cluster.nodes {
         let said = node.daemon.said();
         let warning =
-            format!("the secret of the nodes to http://{} in the clear: advertise https", node.address);
+            format!("the secret of the nodes to http://{} unencrypted: advertise https", node.address);
         assert!(said.lines().any(|line| line.contains("WARN") && line.contains(&warning)), "{said}");
     }
     let writer = cluster.wait_for_writer();

@@ -220,7 +220,7 @@ fn a_node_of_one_cluster_does_not_join_another_whose_generation_is_higher() {
     assert_ne!(cluster.refused_start(0), 0);
     let said = cluster.nodes[0].daemon.said();
     let (found, known) = (theirs.log_id, ours.log_id);
-    let names = format!("the store has log {found:016x}, this machine has followed {known:016x}");
+    let names = format!("the store has log {found:016x}, this machine has a local log of {known:016x}");
     assert!(said.contains(&names), "{said}");
     assert_eq!(files_below(&cluster.nodes[0].daemon.data_dir()), files);
     assert_eq!(cluster.members[0].revision(), revision, "it wrote into the store of the others");

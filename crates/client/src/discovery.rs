@@ -10,13 +10,13 @@ use core::marker::PhantomData;
 use core::time::Duration;
 use http::Method;
 use serde::de::DeserializeOwned;
-use tenure_api::{BrowseQuery, Browsed, Error, ErrorCode, Sighting};
+use tenure_api::{BrowseQuery, Browsed, DiscoveryEvent, Error, ErrorCode};
 
 /// The daemon sends something at least every 15 s; after three times that the connection is dead.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
 
 /// A stream of services or service types found on the network.
-pub struct Sightings<T> {
+pub struct DiscoveryStream<T> {
     stream: ByteStream,
     parser: Parser,
     of: PhantomData<fn() -> T>,
@@ -32,7 +32,7 @@ impl Client {
         &self,
         service_type: Option<&str>,
         idle_for: Duration,
-    ) -> Result<Sightings<Browsed>, CallError> {
+    ) -> Result<DiscoveryStream<Browsed>, CallError> {
         self.look("/v1/mdns/browse", service_type, idle_for).await
     }
 
@@ -44,7 +44,7 @@ impl Client {
         &self,
         service_type: Option<&str>,
         idle_for: Duration,
-    ) -> Result<Sightings<Sighting>, CallError> {
+    ) -> Result<DiscoveryStream<DiscoveryEvent>, CallError> {
         self.look("/v1/mdns/events", service_type, idle_for).await
     }
 
@@ -53,16 +53,16 @@ impl Client {
         path: &str,
         service_type: Option<&str>,
         idle_for: Duration,
-    ) -> Result<Sightings<T>, CallError> {
+    ) -> Result<DiscoveryStream<T>, CallError> {
         let query = BrowseQuery { service_type: service_type.map(str::to_owned), idle_for: secs(idle_for) };
         let path = with_query(path, &query)?;
         let stream = self.ask_stream(Method::GET, &path, Manner::REPEATABLE).await?;
         let stream = stream.with_piece_limit(SILENCE_LIMIT);
-        Ok(Sightings { stream, parser: Parser::default(), of: PhantomData })
+        Ok(DiscoveryStream { stream, parser: Parser::default(), of: PhantomData })
     }
 }
 
-impl<T: DeserializeOwned> Sightings<T> {
+impl<T: DeserializeOwned> DiscoveryStream<T> {
     /// The next result; `None` after the idle time. Cancel safe.
     ///
     /// # Errors
@@ -75,16 +75,18 @@ impl<T: DeserializeOwned> Sightings<T> {
             match self.stream.next().await? {
                 None => return Ok(None),
                 Some(piece) => {
-                    self.parser.push(&piece).map_err(|TooLarge| unexpected("a message without end"))?;
+                    self.parser
+                        .push(&piece)
+                        .map_err(|TooLarge| unexpected("a message that is larger than the limit"))?;
                 }
             }
         }
     }
 }
 
-impl<T> fmt::Debug for Sightings<T> {
+impl<T> fmt::Debug for DiscoveryStream<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sightings").finish_non_exhaustive()
+        f.debug_struct("DiscoveryStream").finish_non_exhaustive()
     }
 }
 
@@ -96,7 +98,7 @@ fn understand<T: DeserializeOwned>(message: &Message) -> Result<T, CallError> {
 }
 
 fn unexpected(fault: impl fmt::Display) -> CallError {
-    let message = format!("in the stream of sightings: {fault}");
+    let message = format!("in the stream of discovery events: {fault}");
     CallError::Unexpected { status: 200, message, definite: true, lost: false }
 }
 
@@ -123,13 +125,15 @@ mod tests {
         let message =
             |event: &str, data: &str| Message { id: None, event: event.to_owned(), data: data.to_owned() };
         let found = message("", r#"{"found":{"name":"a","type":"_http._tcp","txt":{"flag":null}}}"#);
-        let Browsed::Found { found } = understand(&found).expect("a sighting") else { panic!("found") };
+        let Browsed::Found { found } = understand(&found).expect("a discovery event") else {
+            panic!("found")
+        };
         assert_eq!(found.txt.get("flag"), Some(&None));
         let gone = message("", r#"{"event":"removed","service":{"name":"a","type":"_http._tcp"}}"#);
         assert!(matches!(understand(&gone), Ok(Browsed::Seen(_))));
         let closing = understand::<Browsed>(&message("closing", "{}")).expect_err("the end");
         assert_eq!(closing.code(), Some(ErrorCode::ShuttingDown));
-        let nonsense = understand::<Sighting>(&message("", "{}")).expect_err("nonsense");
+        let nonsense = understand::<DiscoveryEvent>(&message("", "{}")).expect_err("nonsense");
         assert!(matches!(nonsense, CallError::Unexpected { .. }));
     }
 }

@@ -1,6 +1,6 @@
-//! The counters of a poller.
+//! The metrics of a poller.
 
-use crate::store::LetGo;
+use crate::store::ReleaseReason;
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,20 +12,20 @@ pub const UNOWNED_BUCKETS_MS: [u64; 11] =
 /// How a poll ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RunOutcome {
-    /// It returned.
+    /// The poll returned.
     Ok,
-    /// It returned an error.
+    /// The poll returned an error.
     Failed,
-    /// It exceeded its timeout.
+    /// The poll exceeded its timeout.
     TimedOut,
-    /// It was cancelled because the lease ended or the target moved to another poller.
+    /// The poll was cancelled because the lease ended or the target moved to another poller.
     Cancelled,
-    /// It panicked.
+    /// The poll panicked.
     Panicked,
 }
 
 impl RunOutcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 5] = [Self::Ok, Self::Failed, Self::TimedOut, Self::Cancelled, Self::Panicked];
 
     /// The label value in metrics.
@@ -44,19 +44,19 @@ impl RunOutcome {
 /// Why a target moved, as seen by this poller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MoveReason {
-    /// This poller gave it up.
-    LetGo(LetGo),
-    /// Its poller's ttl was over.
+    /// This poller released or handed over the target.
+    Released(ReleaseReason),
+    /// The ttl of the target's poller was over.
     TtlExpiry,
 }
 
 impl MoveReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 5] = [
-        Self::LetGo(LetGo::Voluntary),
-        Self::LetGo(LetGo::Rebalanced),
-        Self::LetGo(LetGo::Shutdown),
-        Self::LetGo(LetGo::TargetRemoved),
+        Self::Released(ReleaseReason::Voluntary),
+        Self::Released(ReleaseReason::Rebalanced),
+        Self::Released(ReleaseReason::Shutdown),
+        Self::Released(ReleaseReason::TargetRemoved),
         Self::TtlExpiry,
     ];
 
@@ -64,15 +64,15 @@ impl MoveReason {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::LetGo(why) => why.as_str(),
+            Self::Released(reason) => reason.as_str(),
             Self::TtlExpiry => "ttl_expiry",
         }
     }
 }
 
-/// The counters of a poller.
+/// The metrics of a poller.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Numbers {
+pub struct PollerMetrics {
     /// Targets by state: owned, other, uncertain, draining, unowned.
     pub targets: [(&'static str, u64); 5],
     /// Targets held here whose last polls failed.
@@ -142,9 +142,9 @@ impl Counters {
         *self.targets.lock().unwrap_or_else(PoisonError::into_inner) = targets;
     }
 
-    pub(crate) fn numbers(&self) -> Numbers {
+    pub(crate) fn metrics(&self) -> PollerMetrics {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Numbers {
+        PollerMetrics {
             targets: *self.targets.lock().unwrap_or_else(PoisonError::into_inner),
             failing: count(&self.failing),
             moves: MoveReason::ALL.into_iter().zip(self.moves.iter().map(count)).collect(),

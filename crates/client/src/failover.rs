@@ -1,5 +1,5 @@
-//! How long a cluster may be without a leader after one was lost, and whether a holder bears that. A holder that does
-//! not is told, and never refused.
+//! How long a cluster may be without a leader after one was lost, and whether a ttl is long enough for that. A ttl that
+//! is too short causes a warning, never an error.
 
 use crate::client::Client;
 use crate::error::CallError;
@@ -8,84 +8,84 @@ use core::time::Duration;
 use tenure_api::ErrorCode;
 use tokio::sync::OnceCell;
 
-/// How long the daemon may take to say what a failover takes.
+/// How long the daemon may take to report its leader ttl.
 const WITHIN: Duration = Duration::from_secs(2);
-/// The longest ttl that [`FailOver::enough_ttl`] looks at.
+/// The longest ttl that [`Failover::min_ttl`] returns.
 const TTL_SECS_MAX: u64 = 600;
 
-/// How long the loss of a leader takes. Meanwhile no lease is renewed.
+/// How long a cluster takes to replace a lost leader. Until then no lease is renewed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FailOver {
-    takes: Duration,
+pub struct Failover {
+    duration: Duration,
 }
 
 /// What one client knows of its cluster's failover.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct KnownFailover {
     /// `None`: the daemon is not a node of a cluster.
-    fail_over: OnceCell<Option<FailOver>>,
+    failover: OnceCell<Option<Failover>>,
     warned: AtomicBool,
 }
 
-impl FailOver {
-    /// Of a cluster in which a leader that was silent for this long is replaced.
+impl Failover {
+    /// The failover of a cluster with this leader ttl.
     #[must_use]
     pub fn of(leader_ttl_ms: u64) -> Self {
-        let takes_ms = leader_ttl_ms.saturating_add(leader_ttl_ms / 100).saturating_add(900);
-        Self { takes: Duration::from_millis(takes_ms) }
+        let duration_ms = leader_ttl_ms.saturating_add(leader_ttl_ms / 100).saturating_add(900);
+        Self { duration: Duration::from_millis(duration_ms) }
     }
 
-    /// How long it takes at most while a majority of etcd and another node are reachable.
+    /// How long the failover takes at most, while a majority of etcd and another node are reachable.
     #[must_use]
-    pub fn takes(self) -> Duration {
-        self.takes
+    pub fn duration(self) -> Duration {
+        self.duration
     }
 
-    /// The shortest ttl, in seconds, whose holder bears it. `bears` is how long a holder with a ttl goes on without an
-    /// answer.
+    /// The shortest ttl that survives the failover, in whole seconds, at most 600 s. `max_silence` returns how long a
+    /// holder with a given ttl continues without an answer.
     #[must_use]
-    pub fn enough_ttl(self, bears: impl Fn(Duration) -> Duration) -> Duration {
-        let is_enough = |secs: &u64| bears(Duration::from_secs(*secs)) >= self.takes;
-        Duration::from_secs((1..=TTL_SECS_MAX).find(is_enough).unwrap_or(TTL_SECS_MAX))
+    pub fn min_ttl(self, max_silence: impl Fn(Duration) -> Duration) -> Duration {
+        let survives = |secs: &u64| max_silence(Duration::from_secs(*secs)) >= self.duration;
+        Duration::from_secs((1..=TTL_SECS_MAX).find(survives).unwrap_or(TTL_SECS_MAX))
     }
 
-    /// The ttl that would be enough, where this one is not.
+    /// [`Failover::min_ttl`], if this ttl does not survive the failover.
     #[must_use]
-    pub fn needs_more_than(self, ttl: Duration, bears: impl Fn(Duration) -> Duration) -> Option<Duration> {
-        (bears(ttl) < self.takes).then(|| self.enough_ttl(bears))
+    pub fn ttl_needed(self, ttl: Duration, max_silence: impl Fn(Duration) -> Duration) -> Option<Duration> {
+        (max_silence(ttl) < self.duration).then(|| self.min_ttl(max_silence))
     }
 }
 
 impl Client {
-    /// Asks what a failover of the cluster takes; `None`: the daemon is not a node of a cluster.
+    /// Returns how long a failover of the cluster takes; `None` if the daemon is not a node of a cluster.
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn fail_over(&self) -> Result<Option<FailOver>, CallError> {
+    pub async fn failover(&self) -> Result<Option<Failover>, CallError> {
         match self.cluster().await {
-            Ok(cluster) => Ok(Some(FailOver::of(cluster.leader_ttl_ms))),
+            Ok(cluster) => Ok(Some(Failover::of(cluster.leader_ttl_ms))),
             Err(CallError::Rejected(error)) if error.code == ErrorCode::NotClustered => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Logs a warning where a failover takes longer than a guard or session of this ttl bears: once for each client. A
-    /// daemon that does not say what one takes is not waited for.
-    pub(crate) async fn warn_of_fail_over(&self, ttl: Duration, margin: Duration) {
-        let told = self.told();
-        if told.warned.load(Ordering::Relaxed) {
+    /// Logs a warning if a guard or session with this ttl does not survive a failover: once for each client. Does not
+    /// wait for a daemon that does not report its leader ttl.
+    pub(crate) async fn warn_of_failover(&self, ttl: Duration, margin: Duration) {
+        let known = self.known_failover();
+        if known.warned.load(Ordering::Relaxed) {
             return;
         }
-        let asked = told.fail_over.get_or_try_init(|| self.fail_over());
-        let Ok(Ok(Some(fail_over))) = tokio::time::timeout(WITHIN, asked).await else { return };
-        let bears = |ttl| self.terms(margin).bears(ttl);
-        let Some(enough) = fail_over.needs_more_than(ttl, bears) else { return };
-        if !told.warned.swap(true, Ordering::Relaxed) {
+        let asked = known.failover.get_or_try_init(|| self.failover());
+        let Ok(Ok(Some(failover))) = tokio::time::timeout(WITHIN, asked).await else { return };
+        let max_silence = |ttl| self.terms(margin).max_silence(ttl);
+        let Some(min_ttl) = failover.ttl_needed(ttl, max_silence) else { return };
+        if !known.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 ttl_ms = ttl.as_millis() as u64,
-                bears_ms = bears(ttl).as_millis() as u64,
-                failover_ms = fail_over.takes().as_millis() as u64,
-                enough_ttl_ms = enough.as_millis() as u64,
+                survives_ms = max_silence(ttl).as_millis() as u64,
+                failover_ms = failover.duration().as_millis() as u64,
+                min_ttl_ms = min_ttl.as_millis() as u64,
                 "a failover of the cluster takes longer than this ttl survives: leases can be lost in it; use a longer ttl"
             );
         }
@@ -104,27 +104,27 @@ mod tests {
 
     const MARGIN: Duration = Duration::from_millis(50);
 
-    fn bears(ttl: Duration) -> Duration {
-        Terms { margin: MARGIN, several_nodes: true }.bears(ttl)
+    fn max_silence(ttl: Duration) -> Duration {
+        Terms { margin: MARGIN, several_nodes: true }.max_silence(ttl)
     }
 
     #[test]
-    fn a_failover_takes_as_long_as_promise_c2_says_and_a_longer_ttl_bears_it() {
+    fn a_failover_takes_as_long_as_promise_c2_says_and_a_longer_ttl_survives_it() {
         let secs = Duration::from_secs;
-        let fail_over = FailOver::of(3_000);
-        assert_eq!(fail_over.takes(), Duration::from_millis(3_930));
-        assert_eq!(fail_over.needs_more_than(secs(4), bears), Some(secs(5)));
-        assert_eq!(fail_over.needs_more_than(secs(5), bears), None);
-        assert_eq!(FailOver::of(30_000).needs_more_than(secs(30), bears), Some(secs(39)));
-        assert_eq!(FailOver::of(u64::MAX).needs_more_than(secs(90), bears), Some(secs(TTL_SECS_MAX)));
+        let failover = Failover::of(3_000);
+        assert_eq!(failover.duration(), Duration::from_millis(3_930));
+        assert_eq!(failover.ttl_needed(secs(4), max_silence), Some(secs(5)));
+        assert_eq!(failover.ttl_needed(secs(5), max_silence), None);
+        assert_eq!(Failover::of(30_000).ttl_needed(secs(30), max_silence), Some(secs(39)));
+        assert_eq!(Failover::of(u64::MAX).ttl_needed(secs(90), max_silence), Some(secs(TTL_SECS_MAX)));
     }
 
     #[test]
-    fn a_guard_bears_its_validity_less_one_renewal() {
-        assert_eq!(bears(Duration::from_secs(6)), Duration::from_millis(4_801));
+    fn a_guard_survives_a_silence_of_its_validity_less_one_renewal() {
+        assert_eq!(max_silence(Duration::from_secs(6)), Duration::from_millis(4_801));
         // Short ones are not renewed all the time.
-        assert_eq!(bears(Duration::from_millis(500)), Duration::from_millis(345));
-        assert_eq!(bears(Duration::ZERO), Duration::ZERO);
+        assert_eq!(max_silence(Duration::from_millis(500)), Duration::from_millis(345));
+        assert_eq!(max_silence(Duration::ZERO), Duration::ZERO);
     }
 
     /// A daemon that answers everything with this; how often it was asked, and for what.
@@ -161,8 +161,8 @@ mod tests {
     }
 
     async fn warns_of(client: &Client, ttl_ms: u64) -> bool {
-        client.warn_of_fail_over(Duration::from_millis(ttl_ms), MARGIN).await;
-        client.told().warned.load(Ordering::SeqCst)
+        client.warn_of_failover(Duration::from_millis(ttl_ms), MARGIN).await;
+        client.known_failover().warned.load(Ordering::SeqCst)
     }
 
     #[tokio::test]
@@ -172,14 +172,14 @@ mod tests {
         assert!(warns_of(&client, 3_000).await, "also through a clone");
         assert!(warns_of(&client.clone(), 2_000).await);
         assert_eq!(asked.load(Ordering::SeqCst), 1);
-        assert_eq!(client.fail_over().await.expect("an answer"), Some(FailOver::of(3_000)));
+        assert_eq!(client.failover().await.expect("an answer"), Some(Failover::of(3_000)));
     }
 
     #[tokio::test]
     async fn one_daemon_alone_has_no_failover_and_one_that_does_not_say_is_not_held_against_anybody() {
         let alone = tenure_api::Error::new(ErrorCode::NotClustered, "no");
         let (client, asked) = daemon(409, serde_json::to_value(alone).expect("JSON")).await;
-        assert_eq!(client.fail_over().await.expect("an answer"), None);
+        assert_eq!(client.failover().await.expect("an answer"), None);
         assert!(!warns_of(&client, 1_000).await && !warns_of(&client, 1_000).await);
         assert_eq!(asked.load(Ordering::SeqCst), 2, "once by the test");
         let (client, asked) = daemon(503, json!({})).await;

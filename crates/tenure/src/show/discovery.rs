@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tenure_api::{Address, Browsed, ServiceRecord, Sighting};
+use tenure_api::{Address, Browsed, DiscoveryEvent, ServiceRecord};
 
 use super::registration::txt_words;
 use super::{Page, word};
@@ -15,13 +15,13 @@ const TYPES_TYPE: &str = "_services._dns-sd._udp";
 pub(crate) fn browsed_line(browsed: &Browsed) -> String {
     match browsed {
         Browsed::Found { found } => line("found", found),
-        Browsed::Seen(sighting) => sighting_line(sighting),
+        Browsed::Seen(event) => discovery_line(event),
     }
 }
 
 /// What a subscription says.
-pub(crate) fn sighting_line(sighting: &Sighting) -> String {
-    line(&word(&sighting.event), &sighting.service)
+pub(crate) fn discovery_line(event: &DiscoveryEvent) -> String {
+    line(&word(&event.event), &event.service)
 }
 
 /// One service in full.
@@ -75,7 +75,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn sightings_are_told_as_far_as_they_are_known() {
+    fn discovery_events_are_shown_as_far_as_they_are_known() {
         let all = json!([
             {"found": {
                 "name": "Büro 1.2", "type": "_http._tcp", "host": "a.local", "ip": "192.0.2.7", "port": 80,
