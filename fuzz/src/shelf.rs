@@ -10,7 +10,7 @@ use tenure_cluster::moving;
 use tenure_cluster::pieces::{pack_piece, snapshot_hash};
 use tenure_cluster::store::{Compare, KeyValue, Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
 use tenure_cluster::values::{Beat, Floor, Head, Meta, Node, Standing, Writer, decode, encode};
-use tenure_cluster::{BootOptions, Claimant, Claimed, Keys, Lookout, Next, Term, boot, copy_whole};
+use tenure_cluster::{BootOptions, Claimant, Claimed, Keys, Lookout, Memory, Next, Term, boot, copy_whole};
 use tenure_history::{LogTag, rfc3339};
 use tenure_log::{FileLogOptions, Genesis, Identity, LogEnd, Lsn, Moment, RealDisk};
 
@@ -124,9 +124,10 @@ pub(crate) fn boot_from(input: &[u8], state: &[u8], directory: &TempDir) -> bool
         node: "a",
         memory: "00aa".to_owned(),
     });
+    let memory = Memory::at(booted.root);
     let mut accepted = copy_whole(&copied).is_ok();
     for _ in 0..2 {
-        accepted |= boot(&booted).is_ok_and(|found| {
+        accepted |= boot(&booted, &memory).is_ok_and(|found| {
             assert_eq!(found.mirror.identity().log_id, found.meta.log_id, "a copy is of its log");
             true
         });
@@ -172,6 +173,7 @@ impl Shelf {
             snapshot_hash: snapshot_hash(state),
             pieces: 1,
             packed_bytes: 1,
+            format: 1,
         };
         for number in 1..=FRAMES {
             let mut bytes = Vec::new();
