@@ -44,7 +44,11 @@ impl Observer {
             let mut packet = vec![0; 9_000];
             while !over.load(Ordering::Relaxed) {
                 if let Ok(length) = ear.recv(&mut packet) {
-                    into.lock().unwrap().extend(Message::read(&packet[..length]).unwrap().items);
+                    let mut message = Message::read(&packet[..length]).unwrap();
+                    // Who asks lists what it has: that says nothing.
+                    let is_response = message.is_response();
+                    message.items.retain(|item| is_response || item.section != Section::Answer);
+                    into.lock().unwrap().extend(message.items);
                 }
             }
         });
