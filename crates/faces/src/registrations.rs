@@ -264,7 +264,9 @@ impl Registrations {
         };
         let home = at.map(|at| at.home).or_else(|| self.homes().map(|homes| homes.own().clone()));
         let warning = warning(&described, is_foreign, lease_secs, &policy);
-        let operation = leases::operation(caller, asked.operation_id)?;
+        // By what was asked: the command itself has the node that took it and the id that was free.
+        let request = api::Register { lease: lease_secs, lease_secs: None, operation_id: None, ..asked };
+        let operation = leases::operation_on(caller, asked.operation_id, &("register", &request))?;
         Ok(Wish { described, policy, operation, home, warning })
     }
 

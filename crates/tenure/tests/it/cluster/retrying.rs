@@ -44,6 +44,21 @@ fn ask_while_leader_is_lost(cluster: &mut Cluster, asked: &Asked) -> Answered {
     answer
 }
 
+/// The second node compared what it would have written, its own name and addresses among that, with what the first one
+/// wrote: `operation_conflict`.
+#[test]
+fn a_registration_that_is_asked_for_again_at_another_node_is_the_same_one() {
+    let cluster = Cluster::local(&[]);
+    cluster.wait_until_whole();
+    let service =
+        json!({"name": "web", "type": "_http._tcp", "port": 80, "lease": 60, "operation_id": "once"});
+    let ids = [0, 1, 2].map(|place| {
+        let registered = cluster.nodes[place].post("/v1/mdns/services", &service);
+        registered["registered"]["id"].as_str().unwrap().to_owned()
+    });
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+}
+
 #[test]
 fn who_asks_once_hears_of_one_success_though_two_leaders_were_asked() {
     let mut cluster = Cluster::local(&["--writer-ttl", "1s", "--sessions-pools", "tuner=8"]);
