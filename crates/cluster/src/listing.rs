@@ -84,12 +84,13 @@ impl Listing {
         Ok(())
     }
 
-    /// Compares the answer of any node.
+    /// Compares the answer of any node. Of two runs with one name the one that is listed goes on: the other one finds it.
     ///
     /// # Errors
     /// When it is of another run with this name.
     pub fn compare(&self, url: &str, told: &Told) -> Result<(), Double> {
-        if told.node != self.name || told.incarnation == self.incarnation {
+        let is_listed = self.there().is_some_and(|node| node.incarnation == self.incarnation);
+        if told.node != self.name || told.incarnation == self.incarnation || is_listed {
             return Ok(());
         }
         Err(Double { name: self.name.clone(), url: url.to_owned() })
@@ -203,6 +204,9 @@ mod tests {
         for fine in [told("b", "1"), told("a", "2")] {
             assert_eq!(listing.compare("http://anywhere", &fine), Ok(()));
         }
+        // Both would stop.
+        listing.read(Some(&encode(&node("2"))));
+        assert_eq!(listing.compare("http://anywhere", &told("a", "1")), Ok(()));
     }
 
     #[test]

@@ -406,7 +406,9 @@ impl Trust {
 
     /// Somebody asks what this node remembers. `true`: that is to be on disk before it is answered.
     pub fn asked(&mut self, now_ms: u64, memory: &str, peer: Peer) -> bool {
-        if memory == self.known.memory || has(Planted::AskerNotRemembered) {
+        // While this node is listed, another one with its name does not run once it was answered: it is not waited for.
+        let is_double = peer.node == self.name && self.is_listed;
+        if memory == self.known.memory || is_double || has(Planted::AskerNotRemembered) {
             return false;
         }
         self.asked.insert(memory.to_owned(), now_ms + ASKED_MS);
@@ -570,6 +572,19 @@ mod tests {
         // As earlier versions wrote it.
         trust.listed(0, &[("b".to_owned(), Node { is_forgotten: true, ..Node::default() })]);
         assert!(trust.missing().is_empty());
+    }
+
+    // A node that was asked by one that was refused for its name waited for that one.
+    #[test]
+    fn a_listed_node_does_not_wait_for_one_that_asked_under_its_name() {
+        let peer = |node: &str| Peer { node: node.to_owned(), url: String::new() };
+        let mut trust = trust("a", &[]);
+        assert!(trust.asked(0, "of another a", peer("a")), "either may be the one that goes on");
+        trust.listed(0, &[]);
+        trust.enlisted(0, 1);
+        assert!(!trust.asked(0, "of a third a", peer("a")) && trust.asked(0, "of b", peer("b")));
+        let missing: Vec<String> = trust.missing().into_iter().map(|(memory, _)| memory).collect();
+        assert_eq!(missing, ["of another a", "of b"]);
     }
 
     #[test]
