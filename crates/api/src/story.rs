@@ -41,7 +41,7 @@ pub struct Story {
     /// Oldest position that the daemon keeps.
     pub oldest_lsn: u64,
     /// The daemon's directory of older records, which `tenure log why` reads: the setting `log.archive`, or else the
-    /// local log that a node put aside when its log was adopted or moved. Absent without such a directory.
+    /// local log that a node moved aside when its log was adopted or moved. Absent without such a directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<String>,
     /// Position in the log that the answer reflects.
