@@ -18,7 +18,7 @@ pub(crate) fn session_page(session: &Session) -> Page {
     page.row("holder", session.holder.clone());
     page.row("kept by", kept_by(session));
     page.row("grace", duration(session.grace_ms));
-    page.row("accepts", session.accepts_handover.as_ref().map(|prefix| format!("hand-overs of {prefix}…")));
+    page.row("accepts", session.accepts_handover.as_ref().map(|prefix| format!("handovers of {prefix}…")));
     page.row("liveness", session.liveness.as_ref().map_or_else(|| "closed".to_owned(), word));
     page.row("leases", session.leases.to_string());
     page.row("last seen", heard(session, now));
