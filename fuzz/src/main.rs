@@ -67,6 +67,9 @@ fn main() -> anyhow::Result<()> {
 fn run(target: Target, start: u64, iterations: u64) -> anyhow::Result<()> {
     let seeds = corpus::of(target)?;
     let mut state = targets::State::new()?;
+    // Damage to what nobody reads finds nothing.
+    let is_read = seeds.iter().any(|seed| target.try_input(&mut state, seed));
+    anyhow::ensure!(is_read, "{}: no undamaged input is accepted", target.name());
     let mut accepted = 0_u64;
     let iterations = iterations.div_ceil(target.cost());
     for iteration in start..start + iterations {

@@ -164,7 +164,7 @@ impl Shelf {
         let keys = Keys::under("fuzz");
         let identity = identity();
         let mut kept = BTreeMap::new();
-        let meta = Meta::of(&identity, Lsn(1), 0, "secret".to_owned());
+        let meta = Meta::of(&identity, Lsn(1), 0, "a secret of thirty-two characters".to_owned());
         let mut end = LogEnd { last_lsn: Lsn(SNAPSHOT_LSN), ..LogEnd::default() };
         let floor = Floor {
             frame: 1,
