@@ -54,6 +54,11 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(seeds)
 }
 
+/// Where a log's segments are.
+pub(crate) fn segments() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/log/tests/golden/v1/log")
+}
+
 /// A state with something of everything.
 pub(crate) fn state() -> anyhow::Result<Vec<u8>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");

@@ -68,6 +68,12 @@ impl State {
     pub(crate) fn new() -> anyhow::Result<Self> {
         let directory = TempDir::new()?;
         std::fs::create_dir(directory.path().join("log"))?;
+        // The segments behind the first one, which is the damaged one: a log without them is not read.
+        let (log, golden) = (directory.path().join("log"), crate::corpus::segments());
+        for file in std::fs::read_dir(golden)? {
+            let file = file?;
+            std::fs::copy(file.path(), log.join(file.file_name()))?;
+        }
         std::fs::create_dir(directory.path().join("snapshots"))?;
         Ok(Self { directory, golden: crate::corpus::state()?, live: None, trial: None })
     }
