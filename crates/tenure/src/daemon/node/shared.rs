@@ -469,6 +469,20 @@ impl tenure_faces::Neighbours for NodeShared {
     }
 }
 
+/// What an operator hears of a removal. A change of the entry is for the operator to look at: a code that clients carry to the
+/// next node by themselves would have the node removed there.
+fn removal_answer(removed: Removed, node: String) -> Result<NodeForgotten, Error> {
+    match removed {
+        Removed::Done => Ok(NodeForgotten { forgotten: node }),
+        Removed::Unknown => Err(Error::new(ErrorCode::NotFound, format!("the cluster has no node {node:?}"))),
+        Removed::Changed => {
+            let message = format!("node {node:?} reported while it was being removed, so it was not removed");
+            let hint = "check with `tenure cluster nodes` that the node is lost, and try again";
+            Err(Error::new(ErrorCode::InvalidState, message).hint(hint))
+        }
+    }
+}
+
 impl Node for NodeShared {
     fn shown(&self) -> ClusterStatus {
         let (applied_lsn, head_lsn, lag_seconds) = self.positions();
@@ -561,19 +575,10 @@ impl Node for NodeShared {
             let (name, keys) = (node.clone(), self.keys.clone());
             let forgotten = tokio::task::spawn_blocking(move || forget(&*store, &keys, &name, &trust)).await;
             match forgotten {
-                Ok(Ok(Removed::Done)) => {
-                    self.now().nodes.retain(|(name, _)| *name != node);
-                    Ok(NodeForgotten { forgotten: node })
-                }
-                Ok(Ok(Removed::Unknown)) => {
-                    let message = format!("the cluster has no node {node:?}");
-                    Err(Error::new(ErrorCode::NotFound, message))
-                }
-                Ok(Ok(Removed::Changed)) => {
-                    let message = format!(
-                        "the entry of node {node:?} changed meanwhile: check that it is lost, and try again"
-                    );
-                    Err(Error::new(ErrorCode::NotLeader, message))
+                Ok(Ok(removed)) => {
+                    let answer = removal_answer(removed, node)?;
+                    self.now().nodes.retain(|(name, _)| *name != answer.forgotten);
+                    Ok(answer)
                 }
                 Ok(Err(error)) => Err(Error::new(ErrorCode::NotLeader, error.to_string())),
                 Err(_) => Err(Error::new(ErrorCode::ShuttingDown, "the daemon is stopping")),
@@ -742,5 +747,20 @@ fn alarm(kind: &AlarmKind) -> String {
         AlarmKind::NoSpace => "NOSPACE".to_owned(),
         AlarmKind::Corrupt => "CORRUPT".to_owned(),
         AlarmKind::Other(code) => format!("alarm {code}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_api::Retry;
+
+    use super::*;
+
+    // It was `not_leader`: a client with several nodes asked the next one, which removed the node that had just reported.
+    #[test]
+    fn a_removal_that_the_node_itself_forestalled_is_not_tried_again_without_an_operator() {
+        let error = removal_answer(Removed::Changed, "c".to_owned()).unwrap_err();
+        assert_eq!((error.code, error.code.retry()), (ErrorCode::InvalidState, Retry::Never));
+        assert!(error.hint.is_some_and(|hint| hint.contains("tenure cluster nodes")));
     }
 }
