@@ -16,6 +16,7 @@ mod part;
 mod passing;
 mod pulse;
 mod remembering;
+mod repeating;
 mod secrets;
 mod shared;
 

@@ -239,7 +239,7 @@ impl Keeper {
                 engine.take_snapshot_at(lsn);
             }
         });
-        // What this node reported before it was started again is on the list.
+        // The list has what this node reported before its restart.
         if self.is_list_read {
             self.shared.differ(differing(floor, &nodes), floor.snapshot_lsn);
         }

@@ -321,7 +321,7 @@ impl Parts {
 
     /// Makes a term part of the log. `false`: another node came before, or nobody wants it any more.
     fn open(&self, log: &mut RemoteLog, tick: Tick) -> Result<bool, DaemonError> {
-        // On disk before a frame is written under this claim: whoever starts here next knows of it. The log proves life
+        // On disk before a frame is written under this claim: the next run of this node knows of it. The log proves life
         // meanwhile.
         let (proved_ms, progress) = log.proved();
         self.shared.trust().led(proved_ms, &progress);

@@ -3,21 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tenure_cluster::store::Store;
 use tenure_cluster::values::Node as NodeValue;
 use tenure_engine::host::read_clocks;
 
+use super::repeating::Repeating;
 use super::shared::NodeShared;
-
-/// Ends the thread when it goes out of scope.
-pub(super) struct Pulse {
-    over: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
 
 /// What is known of the store's answers.
 #[derive(Default)]
@@ -47,36 +40,15 @@ const BETWEEN_LISTS_MS_MAX: u64 = 6_000;
 /// A node first seen with a word older than this, by the clocks of two machines, is silent.
 const FIRST_SEEN_OLD_MS: u64 = 60_000;
 
-pub(super) fn start(shared: Arc<NodeShared>) -> Pulse {
-    let (over, until) = channel();
+pub(super) fn start(shared: Arc<NodeShared>) -> Repeating {
     let key = shared.keys.meta();
-    let run = move || {
-        loop {
-            let asked = shared.store.range(&key, &format!("{key}\0"), 1, WITHIN);
-            if let Some(meta) = asked.as_ref().ok().and_then(|ranged| ranged.found.first()) {
-                shared.read_meta(&meta.value);
-            }
-            shared.heard_store(read_clocks().boot_ms, asked.err().map(|error| error.to_string()));
-            match until.recv_timeout(EVERY) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
-            }
+    Repeating::start("tenure-pulse", EVERY, move || {
+        let asked = shared.store.range(&key, &format!("{key}\0"), 1, WITHIN);
+        if let Some(meta) = asked.as_ref().ok().and_then(|ranged| ranged.found.first()) {
+            shared.read_meta(&meta.value);
         }
-    };
-    let thread = std::thread::Builder::new()
-        .name("tenure-pulse".to_owned())
-        .spawn(run)
-        .expect("invariant: a thread can be started");
-    Pulse { over: Some(over), thread: Some(thread) }
-}
-
-impl Drop for Pulse {
-    fn drop(&mut self) {
-        self.over = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+        shared.heard_store(read_clocks().boot_ms, asked.err().map(|error| error.to_string()));
+    })
 }
 
 impl StoreHeard {
