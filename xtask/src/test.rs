@@ -56,7 +56,7 @@ pub(crate) fn run_with_cases(cases: u32) -> Result<()> {
     Ok(())
 }
 
-/// Runs the schedule of faults in a cluster alone, for so long, and shows its figures.
+/// Runs the schedule of faults in a cluster alone, for this time, and shows its figures.
 pub(crate) fn run_faults(seconds: u64) -> Result<()> {
     needs::provide(needs::FOR_TESTS)?;
     let mut tests = shipped();

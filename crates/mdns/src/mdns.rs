@@ -156,7 +156,7 @@ impl Mdns {
         self.shared.tell(Command::Break);
     }
 
-    /// Has the engine find that the machine slept for so long.
+    /// Makes the engine find that the machine slept for this time.
     #[cfg(test)]
     pub(crate) fn sleep(&self, time: core::time::Duration) {
         self.shared.tell(Command::Sleep(time));

@@ -71,7 +71,7 @@ const UNICAST_MAX: usize = 64;
 const CROWDED_AT: usize = 512;
 /// From so many packets with questions on, no more questions are asked on a link.
 const QUESTIONS_MAX: usize = 64;
-/// A socket that takes nothing for so long is stuck: what waits for it would be out of date. It bounds what a link that
+/// A socket that takes nothing for this time is stuck: what waits for it would be out of date. It bounds what a link that
 /// takes nothing keeps, because no service says more in this time than to probe for its names and to announce them.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
 

@@ -231,7 +231,7 @@ impl Holdings {
         doubted
     }
 
-    /// Gives up a lease that is no more; a running poll is told to stop at once.
+    /// Drops a lease that has ended; a running poll is cancelled at once.
     pub(crate) fn lose(&mut self, target: &TargetName, fence: u64) -> Option<Holding> {
         if self.held.get(target)?.lease.fence != fence {
             return None;

@@ -148,7 +148,7 @@ impl TenureStore {
         Ok(lost.map(ended).collect())
     }
 
-    /// What was handed over by ourselves is told too. It counts only for a lease that is not current any more: the
+    /// The notices include targets that this poller handed over itself. A notice counts only for a lease that is not current any more: the
     /// target may have come back meanwhile.
     async fn without_our_own(
         &self,

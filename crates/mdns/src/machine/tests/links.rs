@@ -124,7 +124,7 @@ fn a_link_that_takes_nothing_delays_no_other_and_is_begun_anew_when_it_takes_pac
     solo.settle();
     assert_eq!(solo.withdrawn.len(), 300);
     assert!(solo.withdrawn.iter().all(|(_, goodbye)| *goodbye == Goodbye::Sent));
-    // What is owed to the link is said once it takes packets.
+    // Late goodbyes leave on the link once it takes packets.
     assert_eq!(solo.goodbyes_on(2), 0);
     solo.blocked.clear();
     solo.machine.takes_again(solo.now, LinkId(2));

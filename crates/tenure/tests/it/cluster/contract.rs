@@ -299,7 +299,7 @@ const NOT_OVER_CHANGES_OF_LEADER: &[(&str, &str)] = &[
     ("while_starting_a_heartbeat_is_acknowledged_and_moves_nothing", "the deadline of a start begins again"),
     (
         "a_registration_may_move_from_one_transport_to_another",
-        "what drains begins a full term with the next leader: until it drains again its name is not free",
+        "a draining lease gets a full ttl from the next leader, and its name is free only when it drains again",
     ),
     (
         "who_waits_is_accepted_at_once_and_told_its_place",

@@ -350,7 +350,7 @@ fn adopting_takes_what_nodes_of_this_log_remember_and_nothing_else() {
     cluster.wait_until_whole();
 }
 
-// The old log is not in the new one: an id that had ended before the adoption is told of by what each node put aside.
+// The old log is not in the new one: the directory that each node moved aside has ids that had ended before the adoption.
 #[test]
 fn what_had_ended_before_an_adoption_is_told_by_the_log_that_was_put_aside() {
     let mut cluster = Cluster::on_one_member(&["--writer-ttl", "1s"], &[]);
