@@ -1,10 +1,10 @@
 //! Streams of services found by mDNS. A stream ends after an idle time, if one was requested; a daemon that stops ends
 //! it with an error.
 
-use crate::bytes_stream::ByteStream;
 use crate::client::{Client, Manner, with_query};
 use crate::error::CallError;
-use crate::sse::{Message, Parser, TooLarge};
+use crate::messages::{Messages, unexpected};
+use crate::sse::Message;
 use core::fmt;
 use core::marker::PhantomData;
 use core::time::Duration;
@@ -12,13 +12,12 @@ use http::Method;
 use serde::de::DeserializeOwned;
 use tenure_api::{BrowseQuery, Browsed, DiscoveryEvent, Error, ErrorCode};
 
-/// The daemon sends something at least every 15 s; after three times that the connection is dead.
-const SILENCE_LIMIT: Duration = Duration::from_secs(45);
+/// What they are called in errors.
+const OF: &str = "the stream of discovery events";
 
 /// A stream of services or service types found on the network.
 pub struct DiscoveryStream<T> {
-    stream: ByteStream,
-    parser: Parser,
+    messages: Messages,
     of: PhantomData<fn() -> T>,
 }
 
@@ -57,8 +56,7 @@ impl Client {
         let query = BrowseQuery { service_type: service_type.map(str::to_owned), idle_for: secs(idle_for) };
         let path = with_query(path, &query)?;
         let stream = self.ask_stream(Method::GET, &path, Manner::REPEATABLE).await?;
-        let stream = stream.with_piece_limit(SILENCE_LIMIT);
-        Ok(DiscoveryStream { stream, parser: Parser::default(), of: PhantomData })
+        Ok(DiscoveryStream { messages: Messages::new(stream, OF), of: PhantomData })
     }
 }
 
@@ -68,19 +66,8 @@ impl<T: DeserializeOwned> DiscoveryStream<T> {
     /// # Errors
     /// `shutting_down` if the daemon stops; or if the connection broke.
     pub async fn next(&mut self) -> Result<Option<T>, CallError> {
-        loop {
-            if let Some(message) = self.parser.next() {
-                return understand(&message).map(Some).inspect_err(|_| self.stream.leave_node());
-            }
-            match self.stream.next().await? {
-                None => return Ok(None),
-                Some(piece) => {
-                    self.parser
-                        .push(&piece)
-                        .map_err(|TooLarge| unexpected("a message that is larger than the limit"))?;
-                }
-            }
-        }
+        let Some(message) = self.messages.next().await? else { return Ok(None) };
+        understand(&message).map(Some).inspect_err(|_| self.messages.leave_node())
     }
 }
 
@@ -94,12 +81,7 @@ fn understand<T: DeserializeOwned>(message: &Message) -> Result<T, CallError> {
     if message.event == "closing" {
         return Err(CallError::Rejected(Error::new(ErrorCode::ShuttingDown, "the daemon stops")));
     }
-    serde_json::from_str(&message.data).map_err(unexpected)
-}
-
-fn unexpected(fault: impl fmt::Display) -> CallError {
-    let message = format!("in the stream of discovery events: {fault}");
-    CallError::Unexpected { status: 200, message, definite: true, lost: false }
+    serde_json::from_str(&message.data).map_err(|error| unexpected(OF, error))
 }
 
 /// Whole seconds, never fewer than asked for; `None` is for ever.

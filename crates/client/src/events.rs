@@ -2,16 +2,16 @@
 //! last event it returned and misses none.
 
 use crate::backoff::Backoff;
-use crate::bytes_stream::ByteStream;
 use crate::client::{Client, Manner, with_query};
 use crate::error::CallError;
-use crate::sse::{Message, Parser, TooLarge};
+use crate::messages::{Messages, unexpected};
+use crate::sse::Message;
 use core::time::Duration;
 use http::{HeaderName, HeaderValue, Method};
 use tenure_api::{Event, EventKind, EventsQuery, Lagged};
 
-/// The daemon sends something at least every 15 s; after three times that the connection is dead.
-const SILENCE_LIMIT: Duration = Duration::from_secs(45);
+/// What they are called in errors.
+const OF: &str = "the stream of events";
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -21,7 +21,7 @@ pub struct Events {
     query: EventsQuery,
     manner: OnEnd,
     last_id: Option<String>,
-    connection: Option<(ByteStream, Parser)>,
+    connection: Option<Messages>,
     backoff: Backoff,
     resumptions: u64,
 }
@@ -119,7 +119,7 @@ impl Events {
         }
         let path = with_query("/v1/events", &query)?;
         let stream = self.client.ask_stream(Method::GET, &path, manner).await?;
-        self.connection = Some((stream.with_piece_limit(SILENCE_LIMIT), Parser::default()));
+        self.connection = Some(Messages::new(stream, OF));
         Ok(())
     }
 
@@ -158,35 +158,26 @@ impl Events {
     }
 
     async fn next_of_connection(&mut self) -> Result<Option<Event>, CallError> {
-        let Some((stream, parser)) = &mut self.connection else { return Ok(None) };
-        loop {
-            if let Some(message) = parser.next() {
-                let event = understand(&message)?;
-                if event.kind == EventKind::Closing {
-                    stream.leave_node();
-                }
-                // Where to resume is a position, not the id of an event that was given.
-                if event.kind != EventKind::Lagged && message.id.is_some() {
-                    self.last_id = message.id;
-                }
-                return Ok(Some(event));
-            }
-            match stream.next().await? {
-                None => {
-                    stream.leave_node();
-                    return Ok(None);
-                }
-                Some(piece) => parser
-                    .push(&piece)
-                    .map_err(|TooLarge| unexpected("a message that is larger than the limit"))?,
-            }
+        let Some(messages) = &mut self.connection else { return Ok(None) };
+        let Some(message) = messages.next().await? else {
+            messages.leave_node();
+            return Ok(None);
+        };
+        let event = understand(&message)?;
+        if event.kind == EventKind::Closing {
+            messages.leave_node();
         }
+        // Where to resume is a position, not the id of an event that was given.
+        if event.kind != EventKind::Lagged && message.id.is_some() {
+            self.last_id = message.id;
+        }
+        Ok(Some(event))
     }
 }
 
 fn understand(message: &Message) -> Result<Event, CallError> {
     if message.event == "lagged" {
-        let lagged: Lagged = serde_json::from_str(&message.data).map_err(|error| unexpected(&error))?;
+        let lagged: Lagged = serde_json::from_str(&message.data).map_err(|error| unexpected(OF, error))?;
         return Ok(event_without_lease(EventKind::Lagged, lagged.resume));
     }
     if message.event == "closing" {
@@ -194,16 +185,11 @@ fn understand(message: &Message) -> Result<Event, CallError> {
         let closing = serde_json::from_str(&message.data);
         return Ok(closing.unwrap_or_else(|_| event_without_lease(EventKind::Closing, 0)));
     }
-    serde_json::from_str(&message.data).map_err(|error| unexpected(&error))
+    serde_json::from_str(&message.data).map_err(|error| unexpected(OF, error))
 }
 
 fn event_without_lease(kind: EventKind, lsn: u64) -> Event {
     Event { lsn, at: String::new(), kind, lease: None, session: None, pool: None }
-}
-
-fn unexpected(fault: impl core::fmt::Display) -> CallError {
-    let message = format!("in the stream of events: {fault}");
-    CallError::Unexpected { status: 200, message, definite: true, lost: false }
 }
 
 /// `None` where asking again cannot help.

@@ -19,6 +19,7 @@ mod failover;
 mod guard;
 mod hold;
 mod insist;
+mod messages;
 mod nodes;
 mod operation;
 mod registration;

@@ -1,23 +1,21 @@
 //! Events of one slot session (`/api/v3`): first its current state, then renewals, warnings and changes of state. The
 //! stream ends with the session, or with an error when the daemon stops.
 
-use crate::bytes_stream::ByteStream;
 use crate::client::{Client, Manner, segment};
 use crate::error::CallError;
-use crate::sse::{Message, Parser, TooLarge};
+use crate::messages::{Messages, unexpected};
+use crate::sse::Message;
 use core::fmt;
-use core::time::Duration;
 use http::Method;
 use serde_json::Value;
 use tenure_api::{Error, ErrorCode, SlotSession, SlotSessionEvent};
 
-/// The daemon sends something at least every 15 s; after three times that the connection is dead.
-const SILENCE_LIMIT: Duration = Duration::from_secs(45);
+/// What they are called in errors.
+const OF: &str = "the events of a session";
 
 /// The events of one slot session.
 pub struct SlotSessionEvents {
-    stream: ByteStream,
-    parser: Parser,
+    messages: Messages,
 }
 
 impl Client {
@@ -28,7 +26,7 @@ impl Client {
     pub async fn slot_session_events(&self, session_id: &str) -> Result<SlotSessionEvents, CallError> {
         let path = format!("/api/v3/sessions/{}/events", segment(session_id));
         let stream = self.ask_stream(Method::GET, &path, Manner::REPEATABLE).await?;
-        Ok(SlotSessionEvents { stream: stream.with_piece_limit(SILENCE_LIMIT), parser: Parser::default() })
+        Ok(SlotSessionEvents { messages: Messages::new(stream, OF) })
     }
 }
 
@@ -38,26 +36,13 @@ impl SlotSessionEvents {
     /// # Errors
     /// `shutting_down` if the daemon stops; or if the connection broke.
     pub async fn next(&mut self) -> Result<Option<(SlotSessionEvent, SlotSession)>, CallError> {
-        loop {
-            while let Some(message) = self.parser.next() {
-                match understand(&message) {
-                    Ok(None) => {}
-                    Ok(Some(news)) => return Ok(Some(news)),
-                    Err(error) => {
-                        self.stream.leave_node();
-                        return Err(error);
-                    }
-                }
-            }
-            match self.stream.next().await? {
-                None => return Ok(None),
-                Some(piece) => {
-                    self.parser
-                        .push(&piece)
-                        .map_err(|TooLarge| unexpected("a message that is larger than the limit"))?;
-                }
+        while let Some(message) = self.messages.next().await? {
+            let news = understand(&message).inspect_err(|_| self.messages.leave_node())?;
+            if news.is_some() {
+                return Ok(news);
             }
         }
+        Ok(None)
     }
 }
 
@@ -73,13 +58,8 @@ fn understand(message: &Message) -> Result<Option<(SlotSessionEvent, SlotSession
         return Err(CallError::Rejected(Error::new(ErrorCode::ShuttingDown, "the daemon stops")));
     }
     let Ok(news) = serde_json::from_value(Value::from(message.event.as_str())) else { return Ok(None) };
-    let stream = serde_json::from_str(&message.data).map_err(unexpected)?;
+    let stream = serde_json::from_str(&message.data).map_err(|error| unexpected(OF, error))?;
     Ok(Some((news, stream)))
-}
-
-fn unexpected(fault: impl fmt::Display) -> CallError {
-    let message = format!("in the events of a session: {fault}");
-    CallError::Unexpected { status: 200, message, definite: true, lost: false }
 }
 
 #[cfg(test)]
