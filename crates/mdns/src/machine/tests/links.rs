@@ -36,6 +36,18 @@ impl Solo {
         }
     }
 
+    /// The only link of a service is away, and whoever withdrew the service was answered.
+    fn with_late_goodbye() -> Self {
+        let mut solo = Self::new([link(0)]);
+        solo.machine.advertise(solo.now, 1, named(0, 1, "web"));
+        solo.settle();
+        solo.machine.link_down(solo.now, LinkId(1));
+        solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 1);
+        solo.settle();
+        assert!(matches!(&*solo.withdrawn, [(1, Goodbye::Unsent(_))]), "{:?}", solo.withdrawn);
+        solo
+    }
+
     fn run(&mut self, time: Duration) {
         let until = self.now + time;
         loop {
@@ -246,13 +258,7 @@ fn a_goodbye_that_no_host_has_to_hear_is_not_reported_as_sent() {
 
 #[test]
 fn a_withdrawal_of_what_is_being_withdrawn_already_is_answered_when_that_is_over() {
-    let mut solo = Solo::new([link(0)]);
-    solo.machine.advertise(solo.now, 1, named(0, 1, "web"));
-    solo.settle();
-    solo.machine.link_down(solo.now, LinkId(1));
-    solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 1);
-    solo.settle();
-    assert!(matches!(&*solo.withdrawn, [(1, Goodbye::Unsent(_))]), "{:?}", solo.withdrawn);
+    let mut solo = Solo::with_late_goodbye();
     solo.machine.link_up(solo.now, link(0));
     solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 2);
     solo.settle();
@@ -384,13 +390,7 @@ fn a_service_whose_address_leaves_a_link_is_withdrawn_there_unless_another_host_
 /// The name was held until the link that was away came back, which it may never do.
 #[test]
 fn a_name_whose_goodbye_waits_for_a_link_is_free_on_another_once_its_caller_has_an_answer() {
-    let mut solo = Solo::new([link(0)]);
-    solo.machine.advertise(solo.now, 1, named(0, 1, "web"));
-    solo.settle();
-    solo.machine.link_down(solo.now, LinkId(1));
-    solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 1);
-    solo.settle();
-    assert!(matches!(&*solo.withdrawn, [(1, Goodbye::Unsent(_))]), "{:?}", solo.withdrawn);
+    let mut solo = Solo::with_late_goodbye();
     solo.machine.link_up(solo.now, eth1(2));
     solo.machine.advertise(solo.now, 2, named(0, 2, "web"));
     solo.run(Duration::from_secs(5));
