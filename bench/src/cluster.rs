@@ -270,7 +270,7 @@ impl Course {
     /// What everybody is, for the document.
     fn tell(&mut self, etcd: &str) -> Result<()> {
         let nodes = "`tenure serve --log etcd://…` with its defaults: answered when a majority of etcd's members has \
-                     synced it; `writer_ttl` 3 s. Raised: leases per principal; off: the breaker, mDNS";
+                     synced it; `leader_ttl` 3 s. Raised: leases per principal; off: the breaker, mDNS";
         let members =
             "three members, synced before every answer; its largest quota; every name has a lease of its own";
         let version = machine::version(&self.site.tenure)?;

@@ -7,9 +7,12 @@ use crate::peers::goals::{Bound, Goal, Judged, Measured, Reference, Unit};
 
 /// Acquires through the writer by etcd's own, 256 in flight.
 const TIMES_ETCD: f64 = 20.0;
-/// Puts of an idle writer in every `writer_ttl`.
-const PUTS: f64 = 3.0;
-/// `writer_ttl` × 1.01 + 0.9 s with the default of 3 s.
+/// Changes that an idle leader makes in every `leader_ttl`.
+const CHANGES: f64 = 3.0;
+/// What one change in ten seconds comes to in a `leader_ttl` of 3 s: each node writes its own entry so often, and the edges
+/// of the time that is measured may hold one change more.
+const CHANGES_OF_ONE_IN_TEN_SECONDS: f64 = 0.3;
+/// `leader_ttl` × 1.01 + 0.9 s with the default of 3 s.
 const LOST_SECONDS: f64 = 3.0 * 1.01 + 0.9;
 /// After a resignation.
 const RESIGNED_SECONDS: f64 = 0.2;
@@ -32,12 +35,13 @@ fn goals(leases: &[u64]) -> Vec<Goal> {
             measured: Measured::Ratio(of(acquire, Quantity::Rate), Reference::One(etcd)),
             bound: Bound::AtLeast(TIMES_ETCD),
         });
+        let changes = CHANGES + CHANGES_OF_ONE_IN_TEN_SECONDS * (who.nodes() + 1) as f64;
         for (work, what) in [("idle", IDLE), ("renew, 8 × 32", renew)] {
             goals.push(Goal {
                 work: format!("{work}, {peer}"),
-                claim: "etcd changes ≤ 3 times in every `writer_ttl`",
+                claim: "the leader changes etcd ≤ 3 times in every `leader_ttl`, a node its own entry once in 10 s",
                 measured: Measured::Value(of(what, Quantity::Revisions), Unit::Count),
-                bound: Bound::AtMost(PUTS),
+                bound: Bound::AtMost(changes),
             });
         }
         goals.push(Goal {
@@ -51,7 +55,7 @@ fn goals(leases: &[u64]) -> Vec<Goal> {
         for fault in Fault::ALL {
             let (claim, seconds) = match fault.is_graceful() {
                 true => ("longest ≤ 200 ms", RESIGNED_SECONDS),
-                false => ("longest ≤ `writer_ttl` × 1.01 + 0.9 s = 3,930 ms", LOST_SECONDS),
+                false => ("longest ≤ `leader_ttl` × 1.01 + 0.9 s = 3,930 ms", LOST_SECONDS),
             };
             let work = fault.named(count);
             let longest = Figure::new(Who::ThreeNodes.as_str(), &work, Quantity::Longest);

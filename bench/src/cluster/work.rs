@@ -50,7 +50,7 @@ impl Who {
         }
     }
 
-    fn nodes(self) -> usize {
+    pub(crate) fn nodes(self) -> usize {
         match self {
             Self::Etcd => 0,
             Self::OneNode => 1,
@@ -68,7 +68,7 @@ impl Bench<'_> {
         }
         let nodes = Nodes::start(self.site, self.members, who.nodes(), Way::Direct)?;
         let writer = nodes.wait_until_agreed()?;
-        ensure!(nodes.writer_ttl()? == WRITER_TTL, "the nodes have another writer_ttl");
+        ensure!(nodes.writer_ttl()? == WRITER_TTL, "the nodes have another leader_ttl");
         let mut load = nodes.load(&writer, shape)?;
         let said = self.run(who, round, shape, &mut load, &nodes.pids());
         drop(load);
