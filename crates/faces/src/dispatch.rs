@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::{free_bytes, read_clocks};
 use tenure_engine::kernel::{
-    Action, Actor, Event, Evidence, LeaseId, Lsn, Reason, ReclaimBy, Revoke, Text, Tick,
+    Action, Actor, EndedLease, Event, Evidence, Face, LeaseId, Lsn, Reason, ReclaimBy, Revoke, Text, Tick,
 };
 use tenure_engine::{
     Account, Answer, Asker, Control, Handle, LeaseFound, Pending, PoolSnapshot, Refused, Request, Space,
@@ -443,12 +443,18 @@ impl Faces {
         answer.unwrap_or(Answer::Refused(Refused::OutcomeUnknown))
     }
 
-    /// Asks for the daemon itself. What an overloaded engine refuses is asked again, since no caller would.
+    /// Asks for the daemon itself. What the engine refuses because it is overloaded, or because it does not know for a moment
+    /// whether it still leads, is asked again, since no caller would.
     pub(crate) async fn ask_until_heard(&self, requests: Vec<Request>) -> Vec<Answer> {
+        let leads = !self.follows();
+        let is_unheard = |(answer, request): (&Answer, &Request)| is_unheard(answer, request, leads);
         let mut answers = self.handle().call_all(requests.clone()).await;
-        while answers.iter().any(is_overload) {
+        while answers.iter().zip(&requests).any(is_unheard) {
             tokio::time::sleep(HEARD_AGAIN).await;
-            let refused = answers.iter_mut().zip(&requests).filter(|(answer, _)| is_overload(answer));
+            let refused = answers
+                .iter_mut()
+                .zip(&requests)
+                .filter(|(answer, request)| is_unheard((&**answer, *request)));
             let (places, again): (Vec<&mut Answer>, Vec<Request>) =
                 refused.map(|(place, request)| (place, request.clone())).unzip();
             for (place, answer) in places.into_iter().zip(self.handle().call_all(again).await) {
@@ -456,6 +462,42 @@ impl Faces {
             }
         }
         answers
+    }
+
+    /// The same for one request.
+    pub(crate) async fn ask_for_itself(&self, request: Request) -> Answer {
+        let answer = self.ask_until_heard(vec![request]).await.pop();
+        answer.unwrap_or(Answer::Refused(Refused::OutcomeUnknown))
+    }
+
+    /// Gives how each lease of an application ended that is still kept, in order of their ends, with the wall clock's time.
+    /// Ends that the log does not have any more are left out. `false`: the engine takes nothing more, and not all were read.
+    pub(crate) async fn each_ended(
+        &self,
+        face: Face,
+        mut each: impl FnMut(LeaseId, EndedLease, &Event, u64),
+    ) -> bool {
+        let mut from = Lsn(0);
+        loop {
+            let asked = self.ask_for_itself(Request::Ended { face, from }).await;
+            let Answer::Ended { leases, next, .. } = asked else { return false };
+            let positions: Vec<Lsn> = leases.iter().map(|(_, ended)| ended.ended_lsn).collect();
+            let Ok(records) = self.with_history(move |history| history.records(&positions)).await else {
+                return false;
+            };
+            let mut records = records.iter().peekable();
+            for (lease, ended) in leases {
+                while records.next_if(|record| record.lsn < ended.ended_lsn).is_some() {}
+                let record = records.peek().filter(|record| record.lsn == ended.ended_lsn);
+                if let Some((event, record)) = record.and_then(|record| record.event().zip(Some(record))) {
+                    each(lease, ended, event, record.wall_ms);
+                }
+            }
+            match next {
+                Some(next) => from = next,
+                None => return true,
+            }
+        }
     }
 
     /// Who asks alone syncs alone, on this thread; the runtime lends it another one meanwhile.
@@ -664,8 +706,16 @@ pub(crate) fn revoke(lease: LeaseId, reason: Reason) -> Request {
     })))
 }
 
-fn is_overload(answer: &Answer) -> bool {
-    matches!(answer, Answer::Refused(Refused::Overloaded { .. }))
+/// Whether an answer says nothing of what was asked. A question can be asked again whatever became of it.
+fn is_unheard(answer: &Answer, request: &Request, leads: bool) -> bool {
+    match answer {
+        Answer::Refused(Refused::Overloaded { .. }) => true,
+        Answer::Refused(Refused::NotLeader) => leads,
+        Answer::Refused(Refused::OutcomeUnknown) => {
+            matches!(request, Request::Read(_) | Request::List(_) | Request::Ended { .. } | Request::Status)
+        }
+        _ => false,
+    }
 }
 
 fn unknown() -> Error {

@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tenure_api::{Error, ErrorCode, GroupState, PollName, PollingGroup, PollingGroups, TargetState};
 use tenure_engine::host::read_clocks;
-use tenure_engine::kernel::{EndedLease, Face, LeaseId, Lsn};
+use tenure_engine::kernel::{Face, LeaseId, Lsn};
 use tenure_engine::liveness::Standing;
 use tenure_engine::{Answer, LeaseSnapshot, List, Refused, Request, SessionSnapshot};
 use tokio::sync::Mutex;
@@ -232,7 +232,10 @@ impl Faces {
     /// # Errors
     /// When the engine takes nothing more.
     pub async fn restore_polling(&self) -> Result<(), Error> {
-        let status = self.engine_status().await?;
+        let status = match self.ask_for_itself(Request::Status).await {
+            Answer::Status(status) => status,
+            other => return Err(self.not_that(other, Asked::AsAnyone)),
+        };
         // Where nobody polled, a million other leases need not be looked at.
         if !status.leases.iter().any(|(key, count)| key.face == Face::Polling && *count > 0) {
             return Ok(());
@@ -240,7 +243,7 @@ impl Faces {
         let mut from = LeaseId::new(self.identity().shard, Lsn(0));
         loop {
             let list = List { from, limit: PAGE, resource_prefix: None, holder: None };
-            let (leases, next, lsn) = match self.ask(Request::List(list)).await {
+            let (leases, next, lsn) = match self.ask_for_itself(Request::List(list)).await {
                 Answer::Leases { leases, next, lsn } => (leases, next, lsn),
                 other => return Err(self.not_that(other, Asked::AsAnyone)),
             };
@@ -257,33 +260,22 @@ impl Faces {
 
     /// Remembers which targets were nobody's when the daemon started, and since when the others were polled by whom.
     pub async fn recall_polling(&self) {
-        self.recall_free().await;
-        self.recall_hands().await;
-        self.polling().book.is_complete();
-    }
-
-    async fn recall_free(&self) {
-        let mut from = Lsn(0);
-        loop {
-            let request = Request::Ended { face: Face::Polling, from };
-            let Answer::Ended { leases, next, .. } = self.ask(request).await else { return };
-            for (lease, EndedLease { ended_lsn, .. }) in leases {
-                let Some((event, wall_ms)) = self.logged(ended_lsn).await else { continue };
-                let Some(told) = told_end(&event.change) else { continue };
-                self.polling().book.recall(&PollingEnd {
-                    lease,
-                    holder: &told.was.holder,
-                    members: &told.was.members,
-                    reason: told.reason,
-                    text: told.text,
-                    wall_ms,
-                    lsn: ended_lsn,
-                });
-            }
-            match next {
-                Some(next) => from = next,
-                None => return,
-            }
+        let book = &self.polling().book;
+        let is_complete = self.each_ended(Face::Polling, |lease, ended, event, wall_ms| {
+            let Some(told) = told_end(&event.change) else { return };
+            book.recall(&PollingEnd {
+                lease,
+                holder: &told.was.holder,
+                members: &told.was.members,
+                reason: told.reason,
+                text: told.text,
+                wall_ms,
+                lsn: ended.ended_lsn,
+            });
+        });
+        if is_complete.await {
+            self.recall_hands().await;
+            book.is_complete();
         }
     }
 

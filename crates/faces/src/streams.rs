@@ -485,7 +485,7 @@ impl Faces {
         let mut from = LeaseId::new(self.identity().shard, Lsn(0));
         loop {
             let list = List { from, limit: RETRY_EXAMINED_MAX, resource_prefix: None, holder: None };
-            let (leases, next) = match self.ask(Request::List(list)).await {
+            let (leases, next) = match self.ask_for_itself(Request::List(list)).await {
                 Answer::Leases { leases, next, .. } => (leases, next),
                 other => return Err(self.not_that(other, Asked::AsAnyone)),
             };
@@ -503,26 +503,16 @@ impl Faces {
 
     /// Remembers streams that ended before the daemon started.
     pub async fn recall_streams(&self) {
-        self.recall_ended().await;
-        self.streams().recalling.store(false, Ordering::Relaxed);
-    }
-
-    async fn recall_ended(&self) {
-        let mut from = Lsn(0);
-        loop {
-            let request = Request::Ended { face: Face::Streams, from };
-            let Answer::Ended { leases, next, .. } = self.ask(request).await else { return };
-            for (lease, ended) in leases {
-                let Some(event) = self.logged_event(ended.ended_lsn).await else { continue };
-                let Some(was) = event.change.epitaph() else { continue };
-                if let Some(facts) = StreamFacts::decode(&was.face_data) {
-                    self.streams().book.end(lease, &facts, &was.policy);
-                }
+        let book = &self.streams().book;
+        let is_complete = self.each_ended(Face::Streams, |lease, _, event, _| {
+            if let Some(was) = event.change.epitaph()
+                && let Some(facts) = StreamFacts::decode(&was.face_data)
+            {
+                book.end(lease, &facts, &was.policy);
             }
-            match next {
-                Some(next) => from = next,
-                None => return,
-            }
+        });
+        if is_complete.await {
+            self.streams().recalling.store(false, Ordering::Relaxed);
         }
     }
 }

@@ -277,6 +277,32 @@ impl History {
         Ok(found)
     }
 
+    /// The records at positions that rise, in one pass over the log; without those that are not kept or cannot be read.
+    #[must_use]
+    pub fn records(&self, positions: &[Lsn]) -> Vec<LoggedRecord> {
+        let mut reader = self.reader.another();
+        let mut records = Vec::with_capacity(positions.len());
+        let mut wanted = positions;
+        while let Some(first) = wanted.first() {
+            let found = reader.seek(tenure_log::Lsn(first.0)).and_then(|()| reader.next_located());
+            let read = match found {
+                Ok(Some((position, frame))) => {
+                    each_record(position, &frame, |record| {
+                        if wanted.binary_search(&record.lsn).is_ok() {
+                            records.push(record);
+                        }
+                    });
+                    let next = frame.header.next_lsn().0;
+                    wanted.partition_point(|lsn| lsn.0 < next)
+                }
+                Ok(None) => break,
+                Err(_) => 0,
+            };
+            wanted = &wanted[read.max(1)..];
+        }
+        records
+    }
+
     /// The oldest position that is kept.
     ///
     /// # Errors

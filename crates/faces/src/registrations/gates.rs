@@ -29,7 +29,7 @@ impl Faces {
         loop {
             let resource_prefix = Some(REGISTRATIONS_PREFIX.into());
             let list = List { from, limit: PAGE, resource_prefix, holder: None };
-            let (leases, (next, lsn)) = match self.ask(Request::List(list)).await {
+            let (leases, (next, lsn)) = match self.ask_for_itself(Request::List(list)).await {
                 Answer::Leases { leases, next, lsn } => (leases, (next, lsn)),
                 other => return Err(self.not_that(other, crate::refusal::Asked::AsAnyone)),
             };
@@ -51,27 +51,14 @@ impl Faces {
 
     /// Remembers registrations that ended before the daemon started, newest last.
     pub async fn recall_registrations(&self) {
-        self.recall_ended_registrations().await;
-        self.registrations().has_recalled();
-    }
-
-    async fn recall_ended_registrations(&self) {
-        let mut from = Lsn(0);
-        loop {
-            let request = Request::Ended { face: Face::Registrations, from };
-            let Answer::Ended { leases, next, .. } = self.ask(request).await else { return };
-            for (lease, ended) in leases {
-                let Some((event, wall_ms)) = self.logged(ended.ended_lsn).await else { continue };
-                let facts = event.change.epitaph().and_then(|was| Facts::decode(&was.face_data));
-                if let Some(facts) = facts {
-                    let end = End { reason: ended.reason, wall_ms };
-                    self.registrations().book.remember(lease, &facts, end);
-                }
+        let book = &self.registrations().book;
+        let is_complete = self.each_ended(Face::Registrations, |lease, ended, event, wall_ms| {
+            if let Some(facts) = event.change.epitaph().and_then(|was| Facts::decode(&was.face_data)) {
+                book.remember(lease, &facts, End { reason: ended.reason, wall_ms });
             }
-            match next {
-                Some(next) => from = next,
-                None => return,
-            }
+        });
+        if is_complete.await {
+            self.registrations().has_recalled();
         }
     }
 

@@ -1,7 +1,9 @@
 //! A daemon without transports.
 
+use crate::lapsing::Lapsing;
 use serde_json::Value;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 use tenure_api::Error;
 use tenure_engine::host::{Host, HostOptions, read_clocks};
@@ -18,21 +20,33 @@ pub(crate) struct Daemon {
     host: Host,
     directory: TempDir,
     config: EngineConfig,
+    has_authority: Arc<AtomicBool>,
 }
 
 impl Daemon {
     pub(crate) async fn start(config: EngineConfig) -> Self {
         let directory = TempDir::new().unwrap();
-        let (faces, host) = open(&directory, &config).await;
-        Self { faces, host, directory, config }
+        let has_authority = Arc::new(AtomicBool::new(true));
+        let (faces, host) = open(&directory, &config, &has_authority).await;
+        Self { faces, host, directory, config, has_authority }
     }
 
     pub(crate) async fn restart(self) -> Self {
-        let Self { faces, host, directory, config } = self;
+        let Self { faces, host, directory, config, has_authority } = self;
         host.shut_down().unwrap();
         drop(faces);
-        let (faces, host) = open(&directory, &config).await;
-        Self { faces, host, directory, config }
+        let (faces, host) = open(&directory, &config, &has_authority).await;
+        Self { faces, host, directory, config, has_authority }
+    }
+
+    /// From now on the engine may answer, or not, until it is said again.
+    pub(crate) fn let_authority_be(&self, has_it: bool) {
+        self.has_authority.store(has_it, Ordering::SeqCst);
+    }
+
+    /// No turn follows.
+    pub(crate) fn stop_engine(&self) {
+        self.host.handle().shut_down();
     }
 
     pub(crate) fn take_snapshot(&self) {
@@ -61,12 +75,13 @@ impl Daemon {
     }
 }
 
-async fn open(directory: &TempDir, config: &EngineConfig) -> (Faces, Host) {
+async fn open(directory: &TempDir, config: &EngineConfig, has_authority: &Arc<AtomicBool>) -> (Faces, Host) {
     let now = read_clocks();
     let genesis = Genesis { random: [7; 16], unix_seconds: now.wall_ms / 1_000, shard: 0 };
     let options = FileLogOptions { free_bytes_min: 0, ..FileLogOptions::new(genesis, now.wall_ms) };
     let disk = Arc::new(RealDisk);
     let (log, recovery) = FileLog::open(disk.clone(), directory.path(), options).unwrap();
+    let log = Lapsing::over(log, Arc::clone(has_authority));
     let engine = Engine::recover(&log, &recovery, config.clone(), now).unwrap();
     let (switchboard, _ends) = Switchboard::new();
     let history = History::online(disk, directory.path(), log.reader(), log.identity());

@@ -3,6 +3,7 @@
 
 mod daemon;
 mod handing_over;
+mod lapsing;
 mod leading;
 mod memory;
 mod reading;

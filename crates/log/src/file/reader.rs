@@ -128,7 +128,17 @@ impl FileReader {
             let index = segments.partition_point(|segment| segment.previous_lsn < from);
             segments[..index].last()
         })?;
-        self.last = self.enter(segment)?.hop_to(from)?;
+        // Ahead of what was read last: on from there, so that positions that rise cost one pass over a segment.
+        let ahead =
+            self.place.as_ref().zip(self.last).filter(|(place, last)| {
+                place.segment.first_lsn == segment.first_lsn && last.next_lsn() <= from
+            });
+        let ahead = ahead.map(|(place, last)| (place.offset, last));
+        let place = self.enter(segment)?;
+        if let Some((offset, _)) = ahead {
+            place.offset = offset;
+        }
+        self.last = place.hop_to(from, ahead.map(|(_, last)| last))?;
         Ok(())
     }
 
@@ -263,10 +273,10 @@ impl Place {
         Err(Damage { file: self.name(), offset: self.offset, cause }.into())
     }
 
-    /// Steps over frames that end before `from`, looking at headers only. Returns the last one stepped over.
-    fn hop_to(&mut self, from: Lsn) -> Result<Option<FrameHeader>, ReadError> {
+    /// Steps over frames that end before `from`, looking at headers only. `last` is the frame before this place; returns the
+    /// one before the new place.
+    fn hop_to(&mut self, from: Lsn, mut last: Option<FrameHeader>) -> Result<Option<FrameHeader>, ReadError> {
         let Durable { end, salt, .. } = self.segment;
-        let mut last: Option<FrameHeader> = None;
         while self.offset < end {
             let checked =
                 self.window.check_header(self.offset, end, salt).map_err(ReadError::io(&self.name()))?;

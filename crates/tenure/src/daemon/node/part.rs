@@ -367,8 +367,17 @@ impl Parts {
         if self.shared.is_stopping() {
             part.host.handle().shut_down();
         }
-        let tasks = self.runtime.block_on(prepare(part.faces.clone()));
-        stage.change(part.faces.clone());
+        // Whoever lapses before it serves follows again as one who serves.
+        let lapse = lapse_watch(watched.clone(), &self.shared);
+        let prepared = self.runtime.block_on(async {
+            tokio::select! {
+                tasks = prepare(part.faces.clone()) => Some(tasks),
+                () = lapsed(lapse) => None,
+            }
+        });
+        if prepared.is_some() {
+            stage.change(part.faces.clone());
+        }
         let Part { host, switchboard, .. } = part;
         let outcome = host.join_unless(lapse_watch(watched, &self.shared));
         if let Ok(measured) = measured.lock() {
@@ -376,7 +385,7 @@ impl Parts {
         }
         self.shared.term_ends();
         switchboard.hang_up();
-        tasks.iter().for_each(tokio::task::AbortHandle::abort);
+        prepared.iter().flatten().for_each(tokio::task::AbortHandle::abort);
         match outcome {
             // Its claim still stands in the store.
             None => tracing::warn!("leadership lease expired: following again"),
@@ -452,6 +461,13 @@ fn lapse_watch(
         let left = LAPSE_MAX.saturating_sub(passed);
         let is_over = left.is_zero() && (is_store_full(vitals) || shared.hears_nothing());
         (!is_over).then(|| if left.is_zero() { LOOK_EVERY } else { left })
+    }
+}
+
+/// Ends when a lapse has gone on for too long.
+async fn lapsed(mut look: impl FnMut() -> Option<Duration>) {
+    while let Some(pause) = look() {
+        tokio::time::sleep(pause).await;
     }
 }
 
