@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::cli_desk::Desk;
+use crate::cluster::stage;
+use crate::daemon::Daemon;
 use crate::fixture::Answer;
-use crate::run_support::{Cleanup, LONG, boot_ms, number_in, signal, wait_until};
+use crate::run_support::{Cleanup, LONG, number_in, signal, wait_until};
 
 /// A daemon with its data in a directory of its own.
 pub(crate) struct RunDesk {
-    desk: Desk,
-    daemon: Child,
+    daemon: Daemon,
 }
 
 /// A `tenure run` that goes on.
@@ -28,13 +28,11 @@ pub(crate) struct Running {
 
 impl RunDesk {
     pub(crate) fn open() -> Self {
-        let desk = Desk::new();
-        let daemon = start_daemon(&desk);
-        Self { desk, daemon }
+        Self { daemon: Daemon::start() }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.desk.path()
+        self.daemon.desk.path()
     }
 
     /// A path here, as text for a script.
@@ -43,28 +41,28 @@ impl RunDesk {
     }
 
     pub(crate) fn daemon(&self) -> i32 {
-        self.daemon.id() as i32
+        self.daemon.pid()
     }
 
     /// The end that nobody sees coming.
     pub(crate) fn kill_daemon(&mut self) {
-        self.daemon.kill().unwrap();
-        self.daemon.wait().unwrap();
+        self.daemon.kill();
     }
 
     pub(crate) fn start_daemon(&mut self) {
-        self.daemon = start_daemon(&self.desk);
+        self.daemon.start_again();
     }
 
     /// `tenure` asking this daemon.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.desk.command(arguments);
-        command.env("TENURE_ENDPOINT", format!("unix:{}", self.path().join("socket").display()));
+        stage::before_command(&arguments.join(" "));
+        let mut command = self.daemon.desk.command(arguments);
+        command.env("TENURE_ENDPOINT", format!("unix:{}", self.daemon.socket().display()));
         command
     }
 
     pub(crate) fn tenure(&self, arguments: &[&str]) -> Answer {
-        self.desk.answer(&mut self.command(arguments))
+        self.daemon.desk.answer(&mut self.command(arguments))
     }
 
     /// Whether somebody waits for the resource.
@@ -79,13 +77,6 @@ impl RunDesk {
 
     pub(crate) fn begin_with(&self, command: &mut Command) -> Running {
         Running::begin(self.path(), command)
-    }
-}
-
-impl Drop for RunDesk {
-    fn drop(&mut self) {
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
     }
 }
 
@@ -190,21 +181,4 @@ pub(crate) fn children_of(pid: i32) -> Vec<i32> {
         .iter()
         .flat_map(|children| children.split_whitespace().map(|pid| pid.parse().unwrap()))
         .collect()
-}
-
-fn start_daemon(desk: &Desk) -> Child {
-    let arguments = ["serve", "--port", "0", "--socket", "DIR/socket", "--data-dir", "DIR/data"];
-    let said = desk.path().join(format!("daemon-{}", boot_ms()));
-    let mut daemon = desk
-        .command(&arguments)
-        .stdout(Stdio::null())
-        .stderr(fs::File::create(&said).unwrap())
-        .spawn()
-        .unwrap();
-    wait_until("a daemon that is ready", LONG, || {
-        let said = fs::read_to_string(&said).unwrap();
-        assert!(daemon.try_wait().unwrap().is_none(), "the daemon ended: {said}");
-        said.lines().any(|line| line == "ready")
-    });
-    daemon
 }

@@ -24,7 +24,7 @@ fn endless(name: &str) -> String {
 }
 
 #[test]
-fn exit_code_input_output_and_environment_are_the_commands_own() {
+pub(crate) fn exit_code_input_output_and_environment_are_the_commands_own() {
     let desk = RunDesk::open();
     let script = "echo \"$TENURE_LEASE_ID $TENURE_EPOCH $TENURE_FENCE $TENURE_RESOURCES $TENURE_DEADLINE\"; \
                   read word; echo \"got $word\"; echo talk >&2; exit 7";
@@ -56,7 +56,7 @@ fn a_command_finds_credentials_only_if_it_should() {
 }
 
 #[test]
-fn the_lease_is_held_meanwhile_and_released_at_once() {
+pub(crate) fn the_lease_is_held_meanwhile_and_released_at_once() {
     let desk = RunDesk::open();
     let mut first = desk.begin(HOLD, "echo $TENURE_FENCE; read word");
     let mut input = first.input();
@@ -75,7 +75,7 @@ fn the_lease_is_held_meanwhile_and_released_at_once() {
 }
 
 #[test]
-fn members_of_a_pool_are_named_in_the_environment() {
+pub(crate) fn members_of_a_pool_are_named_in_the_environment() {
     let desk = RunDesk::open();
     assert_eq!(desk.tenure(&["pool", "set", "gpu", "3"]).code, 0);
     let flags = ["run", "--resource", "r", "--pool", "gpu=2", "--", "sh", "-c", "echo \"$TENURE_RESOURCES\""];
@@ -95,7 +95,7 @@ fn without_a_daemon_nothing_is_run() {
 }
 
 #[test]
-fn a_command_that_cannot_be_run_frees_the_lease() {
+pub(crate) fn a_command_that_cannot_be_run_frees_the_lease() {
     let desk = RunDesk::open();
     let (file, name) = desk.file("file");
     std::fs::write(file, "text").unwrap();
@@ -147,7 +147,7 @@ fn signals_are_passed_on_and_the_end_is_waited_for() {
 }
 
 #[test]
-fn dying_of_a_signal_is_told_as_shells_do_and_frees_the_lease() {
+pub(crate) fn dying_of_a_signal_is_told_as_shells_do_and_frees_the_lease() {
     let desk = RunDesk::open();
     let mut run = desk.begin(HOLD, "echo ready; while :; do sleep 0.02; done");
     run.wait_for_output("ready\n");
@@ -174,7 +174,7 @@ fn ignored_signals_stay_ignored() {
 }
 
 #[test]
-fn what_a_command_leaves_behind_is_ended_before_the_lease_is_released() {
+pub(crate) fn what_a_command_leaves_behind_is_ended_before_the_lease_is_released() {
     let desk = RunDesk::open();
     let (file, name) = desk.file("pid");
     let script = format!(
@@ -189,7 +189,7 @@ fn what_a_command_leaves_behind_is_ended_before_the_lease_is_released() {
 }
 
 #[test]
-fn a_stopped_supervisor_does_not_keep_the_command_running() {
+pub(crate) fn a_stopped_supervisor_does_not_keep_the_command_running() {
     let desk = RunDesk::open();
     let (file, name) = desk.file("pid");
     let mut run = desk.begin(LOSE, &format!("trap '' TERM; {}", endless(&name)));
@@ -205,7 +205,7 @@ fn a_stopped_supervisor_does_not_keep_the_command_running() {
 }
 
 #[test]
-fn a_killed_supervisor_does_not_keep_the_command_running() {
+pub(crate) fn a_killed_supervisor_does_not_keep_the_command_running() {
     let desk = RunDesk::open();
     let (file, name) = desk.file("pid");
     let (below_file, below_name) = desk.file("below");
@@ -310,7 +310,7 @@ fn a_frozen_daemon_ends_the_command_before_the_promise_ends() {
 }
 
 #[test]
-fn a_revoked_lease_ends_the_command_and_frees_the_resource_at_once() {
+pub(crate) fn a_revoked_lease_ends_the_command_and_frees_the_resource_at_once() {
     let desk = RunDesk::open();
     let flags = ["--resource", "r", "--ttl", "12s"];
     let mut run = desk.begin(&flags, "echo $TENURE_LEASE_ID; while :; do sleep 0.05; done");
@@ -325,7 +325,7 @@ fn a_revoked_lease_ends_the_command_and_frees_the_resource_at_once() {
 }
 
 #[test]
-fn a_drain_is_told_once_and_the_command_may_end_by_itself() {
+pub(crate) fn a_drain_is_told_once_and_the_command_may_end_by_itself() {
     let desk = RunDesk::open();
     let flags = ["--resource", "r", "--ttl", "12s", "--drain-signal", "USR1"];
     let script = "trap 'echo drained' USR1; echo $TENURE_LEASE_ID; \
@@ -343,7 +343,7 @@ fn a_drain_is_told_once_and_the_command_may_end_by_itself() {
 }
 
 #[test]
-fn who_only_wants_a_warning_gets_one() {
+pub(crate) fn who_only_wants_a_warning_gets_one() {
     let desk = RunDesk::open();
     let flags = ["--resource", "r", "--ttl", "6s", "--on-lost", "warn"];
     let mut run = desk.begin(&flags, "echo $TENURE_LEASE_ID; read word; exit 2");
@@ -357,7 +357,7 @@ fn who_only_wants_a_warning_gets_one() {
 }
 
 #[test]
-fn an_interrupted_wait_runs_nothing_and_takes_nothing() {
+pub(crate) fn an_interrupted_wait_runs_nothing_and_takes_nothing() {
     let desk = RunDesk::open();
     let mut holder = desk.begin(HOLD, "echo ready; read word");
     let mut input = holder.input();

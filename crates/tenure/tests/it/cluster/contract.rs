@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::stage::{Leader, with_followers};
 use crate::run_support::boot_ms;
-use crate::{polling_http, registrations, streams, wire};
+use crate::{polling_http, registrations, run_lease, streams, wire};
 
 /// The scripts of one file.
 struct File {
@@ -15,13 +15,20 @@ struct File {
 }
 
 macro_rules! scripts {
-    ($($area:ident::$file:ident: [$($script:ident),* $(,)?],)*) => {
+    ($($area:ident::$file:ident: $scripts:tt,)*) => {
         &[$(File {
             name: concat!(stringify!($area), "::", stringify!($file)),
             text: include_str!(concat!("../", stringify!($area), "/", stringify!($file), ".rs")),
-            scripts: &[$((stringify!($script), $area::$file::$script)),*],
+            scripts: scripts!(in $area::$file: $scripts),
         }),*]
     };
+    (in $($module:ident)::+: [$($script:ident),* $(,)?]) => {
+        scripts!(named ($($module)::+) [$($script),*])
+    };
+    (named $module:tt [$($script:ident),*]) => {
+        &[$((stringify!($script), scripts!(path $module $script))),*]
+    };
+    (path ($($module:ident)::+) $script:ident) => { $($module)::+::$script };
 }
 
 /// Every call about leases, over HTTP and over lines.
@@ -187,11 +194,39 @@ const POLLING: &[File] = scripts! {
     ],
 };
 
+/// `tenure run`.
+const RUN: &[File] = &[File {
+    name: "run_lease",
+    text: include_str!("../run_lease.rs"),
+    scripts: scripts!(in run_lease: [
+        exit_code_input_output_and_environment_are_the_commands_own,
+        the_lease_is_held_meanwhile_and_released_at_once,
+        members_of_a_pool_are_named_in_the_environment,
+        a_command_that_cannot_be_run_frees_the_lease,
+        dying_of_a_signal_is_told_as_shells_do_and_frees_the_lease,
+        what_a_command_leaves_behind_is_ended_before_the_lease_is_released,
+        a_stopped_supervisor_does_not_keep_the_command_running,
+        a_killed_supervisor_does_not_keep_the_command_running,
+        a_revoked_lease_ends_the_command_and_frees_the_resource_at_once,
+        a_drain_is_told_once_and_the_command_may_end_by_itself,
+        who_only_wants_a_warning_gets_one,
+        an_interrupted_wait_runs_nothing_and_takes_nothing,
+    ]),
+}];
+
 /// Scripts of these files that only a daemon alone plays, and why: record 0089.
 const ALONE: &[(&str, &[&str])] = &[
     (
         "it restarts the daemon: other modules of `cluster` restart nodes",
-        &["a_queue_is_in_memory_only", "a_target_that_no_poller_asks_for_any_more_is_not_unowned"],
+        &[
+            "a_queue_is_in_memory_only",
+            "a_target_that_no_poller_asks_for_any_more_is_not_unowned",
+            "without_a_daemon_nothing_is_run",
+            "a_daemon_that_comes_back_in_time_is_hardly_noticed",
+            "a_daemon_that_stays_away_ends_the_command_before_the_promise_ends",
+            "a_frozen_daemon_ends_the_command_before_the_promise_ends",
+            "a_wait_survives_the_restart_of_the_daemon",
+        ],
     ),
     (
         "log lines and metrics are those of one process",
@@ -207,6 +242,8 @@ const ALONE: &[(&str, &[&str])] = &[
     (
         "credentials and malformed input: no node treats them otherwise than a daemon alone",
         &[
+            "a_command_finds_credentials_only_if_it_should",
+            "wrong_usage_is_told_before_anything_is_asked",
             "with_credentials_only_the_same_principal_comes_back_to_it",
             "a_huge_lease_is_refused_and_harms_nothing",
             "giving_up_takes_a_reason_of_bounded_length",
@@ -224,6 +261,15 @@ const ALONE: &[(&str, &[&str])] = &[
     (
         "a node renews what its connections keep, so such a registration has some seconds left where it has no end alone",
         &["over_the_socket_the_connection_keeps_it"],
+    ),
+    (
+        "only the command and its guardian are in it: the daemon is asked nothing more",
+        &[
+            "signals_are_passed_on_and_the_end_is_waited_for",
+            "ignored_signals_stay_ignored",
+            "a_killed_guardian_takes_everything_with_it",
+            "a_stopped_guardian_is_replaced_by_the_supervisor_in_time",
+        ],
     ),
     (
         "another script of the file makes the same call on the same way: each costs a cluster",
@@ -377,10 +423,20 @@ fn groups_of_pollers_over_changes_of_leader_are_as_they_are_alone() {
     play(POLLING, Leader::Changes);
 }
 
+#[test]
+fn commands_at_a_follower_run_as_they_do_alone() {
+    play(RUN, Leader::Stays);
+}
+
+#[test]
+fn commands_over_changes_of_leader_run_as_they_do_alone() {
+    play(RUN, Leader::Changes);
+}
+
 /// A script that is written later is run here too, or has a reason.
 #[test]
 fn every_script_of_these_files_is_listed() {
-    let files = || [LEASES, REGISTRATIONS, SLOT_SESSIONS, POLLING].into_iter().flatten();
+    let files = || [LEASES, REGISTRATIONS, SLOT_SESSIONS, POLLING, RUN].into_iter().flatten();
     for file in files() {
         let tests = file.text.matches("#[test]\n").count();
         let is_in = |name: &&&str| file.text.contains(&format!("#[test]\nfn {name}()"));

@@ -226,6 +226,25 @@ fn a_command_with_a_short_ttl_lives_through_the_loss_of_the_leader() {
     }
 }
 
+// A guardian resigns for the leader, so that even a ttl below what the loss of a machine takes is enough: each of these
+// commands was ended.
+#[test]
+fn commands_with_ttls_of_a_few_seconds_live_through_a_killed_leader() {
+    let mut cluster = Cluster::local(&[]);
+    let [here, _] = cluster.followers();
+    let mut runs: Vec<Running> = Vec::new();
+    for (number, ttl) in ["3s", "5s", "3s", "5s"].into_iter().enumerate() {
+        runs.push(run(&cluster, &format!("r/{number}"), ttl));
+        wait_until("its lease", LIMIT, || held(&cluster, here) > number);
+        let_time_pass(Duration::from_millis(350), "each command renews at another moment");
+    }
+    let writer = cluster.wait_for_writer();
+    cluster.kill_node(writer);
+    cluster.wait_until_whole();
+    let all_run = holds_for(Duration::from_secs(5), || runs.iter_mut().all(|run| !run.is_over()));
+    assert!(all_run, "{:?}", runs.iter().map(Running::errors).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_command_whose_ttl_is_too_short_for_a_change_of_leader_is_run_with_a_warning() {
     let cluster = Cluster::on_one_member(&[], &[]);

@@ -19,6 +19,8 @@ const ASK_LIMIT: Duration = Duration::from_secs(10);
 /// The leader resigns before every request of a script whose number is a multiple of this, where it is to. One that repeats
 /// the request before it has no number of its own: how often a script polls depends on the machine.
 const REQUESTS_PER_LEADER: u32 = 5;
+/// A command takes, renews and gives back.
+const REQUESTS_PER_COMMAND: u32 = 3;
 /// How often it resigns in one script: one that waits asks again and again, and what silence ends begins anew each time.
 const RESIGNATIONS_PER_SCRIPT: u32 = 2;
 
@@ -114,6 +116,15 @@ impl Drop for Away {
 /// Makes the leader resign if it is time for that. The next one may not lead yet when this returns: the request meets what
 /// there is.
 pub(crate) fn before_request(request: &str) {
+    before(request, 1);
+}
+
+/// The same for a command, which makes several requests.
+pub(crate) fn before_command(command: &str) {
+    before(command, REQUESTS_PER_COMMAND);
+}
+
+fn before(request: &str, requests: u32) {
     let Some(mut away) = Away::take() else { return };
     let stage = away.stage();
     let (Leader::Changes, Some(follower)) = (stage.leader, stage.follower) else { return };
@@ -121,8 +132,9 @@ pub(crate) fn before_request(request: &str) {
         return;
     }
     request.clone_into(&mut stage.last_request);
-    stage.requests += 1;
-    let is_due = stage.requests.is_multiple_of(REQUESTS_PER_LEADER);
+    let leaders = stage.requests / REQUESTS_PER_LEADER;
+    stage.requests += requests;
+    let is_due = stage.requests / REQUESTS_PER_LEADER > leaders;
     if is_due && stage.resignations < RESIGNATIONS_PER_SCRIPT {
         // It is refused where the one before was not succeeded yet.
         let asked = ask(follower, "POST", "/v1/cluster/step-down", &json!({}));
