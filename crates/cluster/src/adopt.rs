@@ -5,12 +5,14 @@
 //! knows, and nothing is granted before the longest validity that may have been forgotten is over.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use tenure_log::{Genesis, Identity, LogEnd, Lsn, Moment};
 
+use crate::listing::ListedNode;
 use crate::planted::{Planted, has};
 use crate::trust::Remembered;
-use crate::values::{Beat, Floor, Head, Meta, Node, Standing, Writer};
+use crate::values::{Beat, Floor, Head, Meta, Standing, Writer};
 
 /// The longest TTL that is assumed where records may be lost.
 pub const ASSUMED_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -30,8 +32,8 @@ pub struct Remains {
     pub head: Head,
     /// The last barrier.
     pub beat: Beat,
-    /// The nodes by name.
-    pub nodes: Vec<(String, Node)>,
+    /// The nodes.
+    pub list: Vec<ListedNode>,
 }
 
 /// One node's memory and the end of its local log.
@@ -88,8 +90,9 @@ pub struct Survey {
     frame: u64,
     generation: u64,
     fence_base: u64,
-    /// The last frame that any node remembers.
+    /// The last frame that any node remembers, and which node.
     remembered_frame: u64,
+    remembered_by: String,
     has_all_memories: bool,
 }
 
@@ -169,14 +172,21 @@ impl Survey {
         let is_at_hand = |memory: &String| admitted.iter().any(|known| known.is_of(memory));
         let mut missing: Vec<String> =
             nodes.iter().filter(|(memory, _)| !is_at_hand(memory)).map(|(_, name)| name.clone()).collect();
+        // Nothing is known of a memory whose entry cannot be decoded.
+        missing.extend(
+            remains.list.iter().filter(|listed| listed.node.is_none()).map(|listed| listed.name.clone()),
+        );
         missing.sort_unstable();
         let name = |one: &AtHand| nodes.get(&one.remembered.memory).unwrap_or(&one.place).clone();
-        let names = at_hand.iter().map(name).collect();
+        let names: Vec<String> = at_hand.iter().map(name).collect();
         let counted = if has(Planted::AdoptForgetsMemory) {
             &at_hand[..at_hand.len().saturating_sub(1)]
         } else {
             at_hand
         };
+        let remembers = |(one, name): (&AtHand, &String)| (one.remembered.progress.frame, name.clone());
+        let remembered = counted.iter().zip(&names).map(remembers).max_by_key(|(frame, _)| *frame);
+        let (remembered_frame, remembered_by) = remembered.unwrap_or_default();
         let highest_of = |of: fn(&AtHand) -> u64| counted.iter().map(of).max().unwrap_or(0);
         // The furthest one of the newest generation, by fence base: a memory may know of a generation that its local log is
         // not of. Where none is ahead of the store, the store counts. A local log without a frame is of no log yet.
@@ -200,7 +210,8 @@ impl Survey {
             frame: highest_of(|one| one.frame.max(one.remembered.progress.frame)).max(head.frame),
             generation: highest_of(|one| one.remembered.generation).max(meta.generation),
             fence_base: counted.iter().map(fence_base).max().unwrap_or(0).max(meta.fence_base),
-            remembered_frame: highest_of(|one| one.remembered.progress.frame),
+            remembered_frame,
+            remembered_by,
         })
     }
 
@@ -231,7 +242,15 @@ impl Survey {
     /// Whether the log that continues has all records that were ever there, as far as anything at hand can tell.
     #[must_use]
     pub fn is_complete(&self, continued: &Continued) -> bool {
-        self.has_all_memories && continued.has_store_end && continued.frame >= self.remembered_frame
+        self.has_all_memories && continued.has_store_end && self.lost_frames(continued).is_none()
+    }
+
+    /// The frames behind the log that continues which a node at hand remembers, and that node: neither the store nor a local
+    /// log at hand has them.
+    #[must_use]
+    pub fn lost_frames(&self, continued: &Continued) -> Option<(RangeInclusive<u64>, &str)> {
+        let first = continued.frame + 1;
+        (first <= self.remembered_frame).then(|| (first..=self.remembered_frame, self.remembered_by.as_str()))
     }
 
     /// What the store gets.
@@ -313,11 +332,12 @@ impl Plan {
 /// what others remember where the store has forgotten some.
 fn nodes(remains: &Remains, known: &[&Remembered]) -> BTreeMap<String, String> {
     let mut nodes = BTreeMap::new();
-    for (name, node) in remains.nodes.iter().filter(|(_, node)| !node.is_forgotten) {
+    let listed = || remains.list.iter().filter_map(|listed| Some((&listed.name, listed.node.as_ref()?)));
+    for (name, node) in listed().filter(|(_, node)| !node.is_forgotten) {
         nodes.insert(node.memory.clone(), name.clone());
     }
     for (memory, peer) in known.iter().flat_map(|known| &known.others) {
-        let is_forgotten = remains.nodes.iter().any(|(name, node)| node.forgets(name, memory, peer));
+        let is_forgotten = listed().any(|(name, node)| node.forgets(name, memory, peer));
         if !is_forgotten {
             nodes.entry(memory.clone()).or_insert_with(|| peer.node.clone());
         }
@@ -329,6 +349,7 @@ fn nodes(remains: &Remains, known: &[&Remembered]) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
     use crate::trust::{Peer, Progress};
+    use crate::values::Node;
 
     const GENESIS: Genesis = Genesis { random: [7; 16], unix_seconds: 1_000, shard: 0 };
 
@@ -347,12 +368,16 @@ mod tests {
         };
         let head = Head { frame: 9, lsn: 90, chain: 99, epoch: 5, batch: 9, tick: 800, wall_ms: 0 };
         let beat = Beat { epoch: 5, counter: 3, tick: 60_000, frame: 9 };
-        let nodes = vec![listed("a"), listed("b")];
-        Remains { meta, writer, head, beat, nodes }
+        let list = vec![listed("a"), listed("b")];
+        Remains { meta, writer, head, beat, list }
     }
 
-    fn listed(name: &str) -> (String, Node) {
-        (name.to_owned(), Node { memory: format!("of {name}"), ..Node::default() })
+    fn node(name: &str) -> Node {
+        Node { memory: format!("of {name}"), ..Node::default() }
+    }
+
+    fn listed(name: &str) -> ListedNode {
+        ListedNode { name: name.to_owned(), bytes: Vec::new(), node: Some(node(name)) }
     }
 
     /// A node whose local log ends with this frame and LSN.
@@ -413,8 +438,8 @@ mod tests {
         assert_eq!(survey(&[knows.clone()]).missing(), ["c"]);
         // An operator has removed it.
         let mut remains = remains();
-        let forgotten = Node { is_forgotten: true, ..listed("c").1 };
-        remains.nodes.push(("c".to_owned(), forgotten));
+        let forgotten = Node { is_forgotten: true, ..node("c") };
+        remains.list.push(ListedNode { node: Some(forgotten), ..listed("c") });
         let survey = Survey::of(&remains, &[knows.clone()]).expect("of this log");
         assert!(survey.missing().is_empty());
         // A memory that has that name since.
@@ -422,6 +447,27 @@ mod tests {
         knows.remembered.others.insert("of another c".to_owned(), peer);
         let survey = Survey::of(&remains, &[knows]).expect("of this log");
         assert_eq!(survey.missing(), ["c"]);
+    }
+
+    // Grants waited for 24 hours, and nothing said why.
+    #[test]
+    fn frames_that_are_remembered_and_nowhere_at_hand_are_lost() {
+        let mut knows = at_hand("b", 9, 90);
+        knows.remembered.progress.frame = 12;
+        let survey = survey(&[at_hand("a", 9, 90), knows]);
+        assert_eq!(survey.lost_frames(&continued(9, 90)), Some((10..=12, "b")));
+        assert!(!survey.is_complete(&continued(9, 90)));
+        assert_eq!(survey.lost_frames(&continued(12, 99)), None);
+    }
+
+    // It did not count at all: grants waited for the longest known ttl, though that node may have known of a longer one.
+    #[test]
+    fn a_node_whose_entry_cannot_be_decoded_is_missing() {
+        let mut remains = remains();
+        remains.list.push(ListedNode { node: None, ..listed("c") });
+        let survey = Survey::of(&remains, &[at_hand("a", 9, 90), at_hand("b", 9, 90)]).expect("of this log");
+        assert_eq!(survey.missing(), ["c"]);
+        assert!(!survey.is_complete(&continued(9, 90)));
     }
 
     #[test]

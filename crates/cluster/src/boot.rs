@@ -13,8 +13,9 @@ use crate::keys::Keys;
 use crate::listing::removal;
 use crate::memory::Memory;
 use crate::remote::lock;
+use crate::start::{LocalEnd, NoStart, Start};
 use crate::store::{Compare, Op, Store, StoreError, Txn};
-use crate::trust::{Forgot, Misfit, Progress, Remembered, Trust};
+use crate::trust::{Forgot, Progress, Remembered, Trust};
 use crate::values::{
     Beat, FORMAT, Floor, Head, Meta, Node, Standing, State, ValueError, Writer, decode, encode,
 };
@@ -150,50 +151,49 @@ pub fn boot(with: &BootOptions<'_>, memory: &Memory) -> Result<Booted, BootError
         return Err(BootError::Importing);
     }
     let fresh = look_fresh(with.store, with.keys)?;
-    let (writer, head) = (&fresh.writer, fresh.head);
-    if let Standing::Moved { to } = &writer.standing {
+    if let Standing::Moved { to } = &fresh.writer.standing {
         return Err(BootError::Moved { to: to.clone() });
     }
-    let progress = fresh.progress();
-    let known = match &remembered {
-        Some(known) => compare(with, known, &meta, &progress)?,
-        None => Remembered { log_id: meta.log_id, generation: meta.generation, ..Remembered::default() },
-    };
-    if let Standing::Restored { by, what } = &writer.standing {
-        return Err(Forgot { who: by.clone(), what: what.clone() }.into());
-    }
+    let start = Start::of(remembered.as_ref(), &with.memory, &meta, &fresh.writer, fresh.progress());
+    let start = start.or_else(|why| does_not_start(with, &meta, why))?;
     let floor: Floor = read(with, with.keys.floor(), "floor")?;
-    let is_new_generation =
-        remembered.as_ref().is_some_and(|remembered| remembered.generation < meta.generation);
-    let mut put_aside = None;
-    let opened = if is_new_generation {
-        Err(Unfit::Outdated("the log was adopted or moved since".to_owned()))
-    } else {
-        open(with, &meta, &floor).and_then(|opened| fits(opened, &meta, &head, &floor))
+    let opened = match start.outdates() {
+        Some(why) => Err(why.to_owned()),
+        None => open(with, &meta, &floor)?,
     };
-    let (mirror, recovery) = match opened {
-        Ok(opened) => opened,
-        Err(Unfit::Error(error)) => return Err(error),
-        Err(Unfit::Restored { copied, what }) if remembered.is_some() && !is_new_generation => {
-            let mut known = known;
-            known.progress.raise(&copied);
-            let forgot = Forgot { who: with.node.to_owned(), what };
-            mark(with.store, with.keys, with.node, &known, &forgot.what)?;
-            return Err(forgot.into());
+    let opened = match opened {
+        Ok((mirror, recovery)) => {
+            let (log_id, frame) = (mirror.identity().log_id, mirror.last_frame());
+            let local = LocalEnd { log_id, frame, chain: mirror.end().checksum };
+            let replaced = start.replaces(&meta, &floor, local);
+            let replaced = replaced.or_else(|why| does_not_start(with, &meta, why))?;
+            replaced.map_or(Ok((mirror, recovery)), Err)
         }
-        Err(Unfit::Restored { what: why, .. } | Unfit::Outdated(why)) => {
+        Err(why) => Err(why),
+    };
+    let (mirror, recovery, put_aside) = match opened {
+        Ok((mirror, recovery)) => (mirror, recovery, None),
+        Err(why) => {
             set_aside(with)?;
-            put_aside = Some(why);
-            begin(with, &meta, &floor)?
+            let (mirror, recovery) = begin(with, &meta, &floor)?;
+            (mirror, recovery, Some(why))
         }
     };
-    let mut known = known;
-    known.progress.raise(&progress);
-    if known.memory.is_empty() {
-        known.memory.clone_from(&with.memory);
-    }
+    let known = start.known();
     memory.write_down(|| known.clone())?;
     Ok(Booted { meta, mirror, recovery, known, put_aside })
+}
+
+/// What follows where a node cannot start: a store that has forgotten something is marked.
+fn does_not_start<T>(with: &BootOptions<'_>, meta: &Meta, why: NoStart) -> Result<T, BootError> {
+    Err(match why {
+        NoStart::AnotherLog { known } => BootError::AnotherLog { found: meta.log_id, known },
+        NoStart::Marked { by, what } => Forgot { who: by, what }.into(),
+        NoStart::Forgot { known, what } => {
+            mark(with.store, with.keys, with.node, &known, &what)?;
+            Forgot { who: with.node.to_owned(), what }.into()
+        }
+    })
 }
 
 /// The store as it is at one moment, which is not over.
@@ -253,7 +253,7 @@ pub fn mark(
         let Some((meta, meta_bytes)) = read_meta_of(store, keys)? else { return Ok(false) };
         let key = keys.node(node);
         let ranged = store.range(&key, &format!("{key}\0"), 1, WITHIN)?;
-        let listed = ranged.found.first().map(|found| decode::<Node>("nodes", &found.value)).transpose()?;
+        let listed = ranged.found.first().and_then(|found| decode::<Node>("nodes", &found.value).ok());
         let is_listed = listed.is_some_and(|listed| listed.memory == known.memory && !listed.is_forgotten);
         let fresh = look_fresh(store, keys)?;
         if matches!(fresh.writer.standing, Standing::Restored { .. }) {
@@ -308,7 +308,8 @@ pub fn forget(
     let key = keys.node(name);
     let found = store.range(&key, &format!("{key}\0"), 1, WITHIN)?.found;
     let before = found.first().map(|found| &*found.value);
-    let listed = before.and_then(|before| decode("nodes", before).ok());
+    // An entry that cannot be decoded is removed by its name alone.
+    let listed = before.map(|before| decode("nodes", before).unwrap_or_default());
     let Some(entry) = lock(trust).forget(name, listed.as_ref()) else { return Ok(Removed::Unknown) };
     let stepped = store.step(&removal(keys, name, before, &entry), WITHIN)?;
     Ok(if stepped.held { Removed::Done } else { Removed::Changed })
@@ -343,34 +344,6 @@ pub fn copy_whole(with: &BootOptions<'_>) -> Result<(Meta, Mirror), BootError> {
     Ok((meta, mirror))
 }
 
-/// What is wrong with a copy.
-enum Unfit {
-    /// It cannot be used, and nothing else can be done about it here.
-    Error(BootError),
-    /// It has what the store has forgotten.
-    Restored { copied: Progress, what: String },
-    /// It can be had again from the store.
-    Outdated(String),
-}
-
-/// What a machine knows of this generation of the log, if the store has forgotten nothing of it.
-fn compare(
-    with: &BootOptions<'_>,
-    known: &Remembered,
-    meta: &Meta,
-    store: &Progress,
-) -> Result<Remembered, BootError> {
-    let what = match known.carried_over(meta, store) {
-        Ok(known) => return Ok(known),
-        Err(Misfit::AnotherLog) => {
-            return Err(BootError::AnotherLog { found: meta.log_id, known: known.log_id });
-        }
-        Err(Misfit::Forgot { what }) => what,
-    };
-    mark(with.store, with.keys, with.node, known, &what)?;
-    Err(Forgot { who: with.node.to_owned(), what }.into())
-}
-
 fn copy_of(meta: &Meta, floor: &Floor) -> CopyOf {
     CopyOf {
         identity: meta.identity(),
@@ -381,42 +354,22 @@ fn copy_of(meta: &Meta, floor: &Floor) -> CopyOf {
     }
 }
 
-fn open(with: &BootOptions<'_>, meta: &Meta, floor: &Floor) -> Result<(Mirror, Recovery), Unfit> {
-    let is_empty = !with.root.join("log").exists();
-    if is_empty {
-        return begin(with, meta, floor).map_err(Unfit::Error);
+/// Opens the local log, or begins one. The inner error: why it can only be had again from the store.
+fn open(
+    with: &BootOptions<'_>,
+    meta: &Meta,
+    floor: &Floor,
+) -> Result<Result<(Mirror, Recovery), String>, BootError> {
+    if !with.root.join("log").exists() {
+        return begin(with, meta, floor).map(Ok);
     }
     match Mirror::open(with.disk.clone(), with.root, with.options.clone(), &copy_of(meta, floor)) {
-        Ok(opened) => Ok(opened),
+        Ok(opened) => Ok(Ok(opened)),
         Err(
             error @ (OpenError::Read(_) | OpenError::BeginningMissing { .. } | OpenError::EndMissing { .. }),
-        ) => Err(Unfit::Outdated(error.to_string())),
-        Err(error) => Err(Unfit::Error(error.into())),
+        ) => Ok(Err(error.to_string())),
+        Err(error) => Err(error.into()),
     }
-}
-
-fn fits(
-    (mirror, recovery): (Mirror, Recovery),
-    meta: &Meta,
-    head: &Head,
-    floor: &Floor,
-) -> Result<(Mirror, Recovery), Unfit> {
-    let (found, copied) = (mirror.identity().log_id, mirror.last_frame());
-    if found != meta.log_id && found != meta.parent_log_id {
-        return Err(Unfit::Error(BootError::AnotherLog { found: meta.log_id, known: found }));
-    }
-    let of_copy = Progress { frame: copied, chain: mirror.end().checksum, ..Progress::default() };
-    let of_store = Progress { frame: head.frame, chain: head.chain, ..Progress::default() };
-    if let Some(what) = of_store.lacks(&of_copy) {
-        return Err(Unfit::Restored { copied: of_copy, what });
-    }
-    if copied + 1 < floor.frame {
-        return Err(Unfit::Outdated(format!(
-            "it ends with frame {copied}; the log begins with {}",
-            floor.frame
-        )));
-    }
-    Ok((mirror, recovery))
 }
 
 /// Begins a copy with what the store has. A snapshot that is trimmed while it is loaded is looked for again, where the

@@ -71,8 +71,7 @@ pub struct Growth {
     compact_at: Option<u64>,
     /// Up to here the store was compacted, as far as is known. Compacting again what is compacted does nothing.
     compacted: u64,
-    /// Whether what keys had before is let go by us.
-    compacts: bool,
+    compaction: Compaction,
     /// What every listed node reads.
     layout: Layout,
     /// The format of this program, and the newest snapshot that it found here.
@@ -97,6 +96,17 @@ struct Putting {
     fits: bool,
 }
 
+/// Whether a leader lets go of what keys of the store had before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compaction {
+    /// Somebody else does.
+    Never,
+    /// It does, whoever else uses the store.
+    Always,
+    /// It does for as long as no key lies outside the prefix.
+    WhileAlone,
+}
+
 /// What a look at the store's room came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tended {
@@ -115,6 +125,11 @@ pub enum Tended {
         bytes: u64,
         /// What it may be at most.
         bytes_max: u64,
+    },
+    /// The snapshot is too long for the layout that the oldest listed node reads, however short it is packed: frames stay.
+    TooLong {
+        /// How long it is before it is packed.
+        bytes: u64,
     },
     /// Another claim stands.
     Fenced,
@@ -165,12 +180,18 @@ impl Growth {
     ///
     /// # Errors
     /// When the store does not answer, or `floor` cannot be understood.
-    pub fn begin(store: &dyn Store, keys: Keys, writer: Vec<u8>, compacts: bool) -> Result<Self, BootError> {
+    pub fn begin(
+        store: &dyn Store,
+        keys: Keys,
+        writer: Vec<u8>,
+        compaction: Compaction,
+    ) -> Result<Self, BootError> {
         let key = keys.floor();
         let ranged = store.range(&key, &format!("{key}\0"), 1, WITHIN)?;
         let found = ranged.found.first().ok_or(BootError::Missing { key })?;
         let floor = decode("floor", &found.value)?;
         let mine = Compare::Value { key: keys.writer(), value: writer };
+        let compaction = still(compaction, store, &keys)?;
         Ok(Self {
             keys,
             mine,
@@ -186,10 +207,17 @@ impl Growth {
             floor_revision: found.revision,
             compact_at: None,
             compacted: 0,
-            compacts,
+            compaction,
             layout: Layout::of(FIRST),
             program: None,
         })
+    }
+
+    /// Whether it lets go of what keys had before. Where that was for as long as it is alone, and it was found not to be, it
+    /// does not for the rest of this term.
+    #[must_use]
+    pub fn compaction(&self) -> Compaction {
+        self.compaction
     }
 
     /// Lets `floor` name the format of this program where it took the snapshot: one above `found`, the newest that was here
@@ -270,6 +298,10 @@ impl Growth {
         }
         let Some(candidate) = self.candidate else { return Ok(Some(Tended::SnapshotDue)) };
         let left = grown.saturating_sub(candidate.covered);
+        let bytes = candidate.header.payload_bytes;
+        if !self.layout.takes(bytes) {
+            return Ok(Some(if left >= due { Tended::SnapshotDue } else { Tended::TooLong { bytes } }));
+        }
         let bytes_max = self.bytes_max(quota_bytes);
         // What did not fit is not packed again: a newer one is tried when as much was written as brings a snapshot.
         if let Some((lsn, bytes)) = self.too_large
@@ -296,7 +328,7 @@ impl Growth {
             },
             ..Floor::default()
         };
-        let fits = candidate.header.payload_bytes <= bytes_max;
+        let fits = bytes <= bytes_max;
         // Whether it fits is found out piece by piece, whatever the layout.
         let layout = if fits { self.layout } else { Layout::ByPiece };
         self.putting = Some(Putting { floor, pieces: open(&snapshots, candidate.header.lsn, layout)?, fits });
@@ -482,7 +514,7 @@ impl Growth {
     /// had until the next one; and without a trim, all but so many revisions. Counts what the store has, not what this process wrote.
     /// `false`: another claim stands, whose matter this is.
     fn compact(&mut self, store: &dyn Store, quota_bytes: u64, revision: u64) -> Result<bool, StoreError> {
-        if !self.compacts {
+        if self.compaction == Compaction::Never {
             return Ok(true);
         }
         let kept = match quota_bytes {
@@ -494,6 +526,11 @@ impl Growth {
         if let Some(upto) = self.compact_at.max(without_trim).filter(|upto| *upto > 0) {
             if !self.stands(store)? {
                 return Ok(false);
+            }
+            // Whoever has moved in meanwhile may need what its keys had before.
+            self.compaction = still(self.compaction, store, &self.keys)?;
+            if self.compaction == Compaction::Never {
+                return Ok(true);
             }
             store.compact(upto, WITHIN)?;
             self.compacted = self.compacted.max(upto);
@@ -511,6 +548,18 @@ impl Growth {
         let txn = Txn { compares: vec![self.mine.clone()], then: vec![nothing], otherwise: Vec::new() };
         Ok(store.step(&txn, WITHIN)?.held)
     }
+}
+
+/// What a leader does now. What is not known is asked again.
+fn still(compaction: Compaction, store: &dyn Store, keys: &Keys) -> Result<Compaction, StoreError> {
+    if compaction != Compaction::WhileAlone {
+        return Ok(compaction);
+    }
+    let (first, last) = keys.all();
+    let before = store.range("\0", &first, 1, WITHIN)?;
+    let after = store.range(&last, "\u{10ffff}", 1, WITHIN)?;
+    let is_alone = before.found.is_empty() && after.found.is_empty();
+    Ok(if is_alone { Compaction::WhileAlone } else { Compaction::Never })
 }
 
 /// A step that deletes the first few keys from `from` up to `to`, and how far the store has come. `None`: there are none.
@@ -673,7 +722,7 @@ mod tests {
 
     /// Another writer begins.
     fn begins(store: &FloorStore) -> Growth {
-        let mut growth = Growth::begin(store, Keys::under("t"), Vec::new(), true).unwrap();
+        let mut growth = Growth::begin(store, Keys::under("t"), Vec::new(), Compaction::Always).unwrap();
         growth.sweep(store).unwrap();
         growth
     }
@@ -743,7 +792,7 @@ mod tests {
     #[test]
     fn who_is_not_to_compact_does_not() {
         let store = store();
-        let mut growth = Growth::begin(&store, Keys::under("t"), Vec::new(), false).unwrap();
+        let mut growth = Growth::begin(&store, Keys::under("t"), Vec::new(), Compaction::Never).unwrap();
         trims(&mut growth, &store, 0);
         growth.compact(&store, 0, 100 * REVISIONS_KEPT).unwrap();
         assert!(store.compacted().is_empty());

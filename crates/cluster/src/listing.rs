@@ -1,13 +1,55 @@
-//! A node's entry on the store's list of nodes. Pure: what the store has and what nodes answer come in, steps go out.
+//! The store's list of nodes, and a node's own entry on it. Pure but for [`read_list`]: what the store has and what nodes
+//! answer come in, steps go out.
 //!
 //! Invariant: an entry that another run of a node wrote is replaced only after its address was asked and no other run with
 //! this name answered, and only if the store still has that very entry. So of two runs that begin under one name at the
-//! same moment, one finds the other.
+//! same moment, one finds the other. An entry that cannot be decoded stands for a node of which nothing is known: an
+//! operator removes it.
+
+use std::time::Duration;
 
 use crate::keys::Keys;
-use crate::store::{Compare, Op, Stepped, Txn};
+use crate::store::{Compare, Op, Ranged, Stepped, Store, StoreError, Txn};
 use crate::trust::Told;
 use crate::values::{Node, decode, encode};
+
+/// Entries that are read at once.
+const ENTRIES_PER_READ: usize = 1_000;
+
+/// What the list has under one name.
+#[derive(Clone, Debug)]
+pub struct ListedNode {
+    /// The name.
+    pub name: String,
+    /// The entry, as the store has it.
+    pub bytes: Vec<u8>,
+    /// The entry, unless it cannot be decoded.
+    pub node: Option<Node>,
+}
+
+/// Reads the whole list of nodes, however long it is. Each read may take as long as given.
+///
+/// # Errors
+/// When the store does not answer.
+pub fn read_list(store: &dyn Store, keys: &Keys, within: Duration) -> Result<Vec<ListedNode>, StoreError> {
+    let (first, to) = keys.nodes();
+    let mut from = first.clone();
+    let mut listed = Vec::new();
+    loop {
+        let Ranged { found, more, .. } = store.range(&from, &to, ENTRIES_PER_READ, within)?;
+        for entry in found {
+            from = format!("{}\0", entry.key);
+            // Keys of a node's checks stand there for a moment.
+            if let Some(name) = entry.key.strip_prefix(&first).filter(|name| !name.starts_with('@')) {
+                let node = decode("nodes", &entry.value).ok();
+                listed.push(ListedNode { name: name.to_owned(), bytes: entry.value, node });
+            }
+        }
+        if !more {
+            return Ok(listed);
+        }
+    }
+}
 
 /// Another node runs under this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,19 +138,17 @@ impl Listing {
         Err(Double { name: self.name.clone(), url: url.to_owned() })
     }
 
-    /// The step that puts this node on the list and does `more` with it. `None`: the list was not read, or another run's
-    /// address has to be asked first.
+    /// The step that puts this node on the list and does `more` with it. `None`: the list was not read, another run's
+    /// address has to be asked first, or the entry cannot be decoded, so that no address is known.
     #[must_use]
     pub fn put(&self, node: &Node, more: Vec<Op>) -> Option<Txn> {
         let key = self.key.clone();
         let compare = match &self.entry {
             Entry::Unread => return None,
             Entry::Absent => Compare::Absent { key },
+            Entry::There(_) if self.there().is_none() || self.asks().is_some() => return None,
             Entry::There(value) => Compare::Value { key, value: value.clone() },
         };
-        if self.asks().is_some() {
-            return None;
-        }
         let put = Op::Put { key: self.key.clone(), value: encode(node) };
         let then = [put].into_iter().chain(more).collect();
         Some(Txn { compares: vec![compare], then, otherwise: vec![Op::Get { key: self.key.clone() }] })
@@ -230,6 +270,19 @@ mod tests {
         // From then on it is its own.
         let stepped = shelf.step(&listing.put(&Node { wall_ms: 9, ..node("2") }, Vec::new()).unwrap());
         assert!(listing.stepped(&Node { wall_ms: 9, ..node("2") }, &stepped));
+    }
+
+    // It was replaced, and whose it was not asked.
+    #[test]
+    fn an_entry_that_cannot_be_decoded_is_not_replaced() {
+        let mut listing = Listing::new(&keys(), "a", "1");
+        listing.read(Some(b"{}"));
+        assert_eq!((listing.asks(), listing.put(&node("1"), Vec::new())), (None, None));
+        let removed = Node { is_forgotten: true, ..Node::default() };
+        listing.read(Some(&encode(&removed)));
+        let url = listing.asks().unwrap();
+        listing.answered(&url, None).unwrap();
+        assert!(listing.put(&node("1"), Vec::new()).is_some(), "an operator has removed it");
     }
 
     #[test]

@@ -10,13 +10,12 @@ use crate::boot::{BootError, read_meta_of};
 use crate::format::{FIRST, PIECES, safe_format};
 use crate::growth::next_lot;
 use crate::keys::Keys;
+use crate::listing::read_list;
 use crate::pieces::{PutError, put_whole};
 use crate::store::{Compare, Op, Store, StoreError, Txn};
-use crate::values::{Beat, Floor, Head, Meta, Node, Standing, State, Writer, decode, encode};
+use crate::values::{Beat, Floor, Head, Meta, Standing, State, Writer, decode, encode};
 
 const WITHIN: Duration = Duration::from_secs(10);
-/// Nodes that are read, at most.
-const NODES_MAX: usize = 1_000;
 
 /// Why a log was not moved or adopted.
 #[derive(Debug, thiserror::Error)]
@@ -285,29 +284,19 @@ pub fn adopt(
 /// # Errors
 /// When the store does not answer.
 pub fn remains(store: &dyn Store, keys: &Keys, stands: &Standings) -> Result<Remains, MoveError> {
-    let (from, to) = keys.nodes();
-    let ranged = store.range(&from, &to, NODES_MAX, WITHIN)?;
-    let named = |key: &str| key.strip_prefix(&from).unwrap_or(key).to_owned();
-    let nodes = ranged.found.iter().filter_map(|found| {
-        let node: Node = decode("nodes", &found.value).ok()?;
-        Some((named(&found.key), node))
-    });
     Ok(Remains {
         meta: stands.meta.clone(),
         writer: stands.writer.clone(),
         head: stands.head,
         beat: stands.beat,
-        nodes: nodes.collect(),
+        list: read_list(store, keys, WITHIN)?,
     })
 }
 
 /// The newest format that every listed node reads.
 fn read_format(store: &dyn Store, keys: &Keys, own: u32) -> Result<u32, StoreError> {
-    let (from, to) = keys.nodes();
-    let ranged = store.range(&from, &to, NODES_MAX, WITHIN)?;
-    let nodes: Vec<Option<Node>> =
-        ranged.found.iter().map(|found| decode("nodes", &found.value).ok()).collect();
-    Ok(safe_format(own, (!ranged.more).then(|| nodes.iter().map(Option::as_ref)), FIRST))
+    let list = read_list(store, keys, WITHIN)?;
+    Ok(safe_format(own, Some(list.iter().map(|listed| listed.node.as_ref())), FIRST))
 }
 
 impl Standings {

@@ -24,6 +24,8 @@ const FORMER_LOAD_BYTES_MAX: usize = 129 << 20;
 /// A packed snapshot of the former layout is at most this long, and its pieces so long each.
 pub const FORMER_BYTES_MAX: u64 = 128 << 20;
 const FORMER_PIECE_BYTES: usize = 1 << 20;
+/// What it has at most before it is packed: its length stands in four bytes.
+pub const FORMER_UNPACKED_BYTES_MAX: u64 = u32::MAX as u64;
 /// How long a step of this may take.
 const WITHIN: Duration = Duration::from_secs(10);
 
@@ -173,6 +175,14 @@ impl<R: Read> Pieces<R> {
 }
 
 impl Layout {
+    /// Whether a snapshot of so many bytes, before it is packed, has a form in this layout.
+    pub(crate) fn takes(self, bytes: u64) -> bool {
+        match self {
+            Self::ByPiece => true,
+            Self::Former => bytes <= FORMER_UNPACKED_BYTES_MAX,
+        }
+    }
+
     /// The one that every program reads which reads this format.
     pub(crate) fn of(format: u32) -> Self {
         if format < PIECES { Self::Former } else { Self::ByPiece }
@@ -192,7 +202,8 @@ pub(crate) fn put_whole(
     bytes: &[u8],
     format: u32,
 ) -> Result<Put, PutError> {
-    let mut pieces = Pieces::of(bytes, Layout::of(format));
+    let layout = Some(Layout::of(format)).filter(|layout| layout.takes(bytes.len() as u64));
+    let mut pieces = Pieces::of(bytes, layout.unwrap_or(Layout::ByPiece));
     if pieces.layout == Layout::Former && pieces.pack_whole()?.len() as u64 > FORMER_BYTES_MAX {
         pieces = Pieces::of(bytes, Layout::ByPiece);
     }
@@ -317,6 +328,16 @@ mod tests {
         }
         assert_eq!(unpack_piece(&[]), None);
         assert_eq!(unpack_piece(&[0xff, 0xff, 0xff, 0xff, 0]), None, "four gibibytes of five bytes");
+    }
+
+    // The length of a longer one was cut to four bytes: no node could have read it, and the frames that it covers were gone.
+    #[test]
+    fn the_former_layout_takes_nothing_whose_length_it_cannot_tell() {
+        for (bytes, is_taken) in [(0, true), (u64::from(u32::MAX), true), (1 << 32, false), (u64::MAX, false)]
+        {
+            assert_eq!(Layout::Former.takes(bytes), is_taken, "{bytes}");
+            assert!(Layout::ByPiece.takes(bytes));
+        }
     }
 
     #[test]

@@ -43,6 +43,10 @@ pub enum Planted {
     AdoptKeepsGeneration,
     /// Where one node is forgotten, no other is waited for either.
     ForgettingEndsWait,
+    /// What the list has of a node and cannot be decoded is left out.
+    UnreadListCounts,
+    /// What a node remembers of the store's revision goes back with it.
+    MemoryFalls,
     /// A guardian resigns with a tick that its leader may not have reached.
     GuardianGuessesTick,
     /// A guardian takes a leader that is stopped for one that is dead.
@@ -51,7 +55,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::SuccessorServesTooSoon,
         Self::UnknownResentElsewhere,
         Self::AuthorityFromReply,
@@ -71,6 +75,8 @@ impl Planted {
         Self::AdoptForgetsMemory,
         Self::AdoptKeepsGeneration,
         Self::ForgettingEndsWait,
+        Self::UnreadListCounts,
+        Self::MemoryFalls,
         Self::GuardianGuessesTick,
         Self::GuardianResignsForPaused,
     ];
@@ -90,6 +96,8 @@ impl Planted {
                 | Self::AdoptForgetsMemory
                 | Self::AdoptKeepsGeneration
                 | Self::ForgettingEndsWait
+                | Self::UnreadListCounts
+                | Self::MemoryFalls
         )
     }
 
@@ -116,6 +124,8 @@ impl Planted {
             Self::AdoptForgetsMemory => "adopt-forgets-a-memory",
             Self::AdoptKeepsGeneration => "adopt-keeps-generation",
             Self::ForgettingEndsWait => "forgetting-ends-wait",
+            Self::UnreadListCounts => "unread-list-counts",
+            Self::MemoryFalls => "memory-falls",
             Self::GuardianGuessesTick => "guardian-guesses-tick",
             Self::GuardianResignsForPaused => "guardian-resigns-for-paused",
         }

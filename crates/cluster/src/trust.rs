@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::listing::ListedNode;
 use crate::planted::{Planted, has};
 use crate::values::{Beat, Head, Meta, Node, Standing, Writer};
 
@@ -132,6 +133,8 @@ pub struct Trust {
     is_listed: bool,
     /// Whether the list was read since.
     is_list_read: bool,
+    /// Names whose entry on the list cannot be decoded: memories of which nothing is known.
+    unreadable: BTreeSet<String>,
     /// Memories that were told since the doubt began.
     heard: BTreeSet<String>,
     /// Memories that had this node's name and were removed by an operator.
@@ -263,6 +266,7 @@ impl Trust {
             is_doubtful: true,
             is_listed: false,
             is_list_read: false,
+            unreadable: BTreeSet::new(),
             heard: BTreeSet::new(),
             removed: Vec::new(),
             forgotten: BTreeSet::new(),
@@ -299,7 +303,8 @@ impl Trust {
     /// The names of the nodes that have to be heard, unless a leader is.
     #[must_use]
     pub fn missing_nodes(&self) -> Vec<String> {
-        let names: BTreeSet<String> = self.missing().into_iter().map(|(_, peer)| peer.node).collect();
+        let mut names: BTreeSet<String> = self.missing().into_iter().map(|(_, peer)| peer.node).collect();
+        names.extend(self.unreadable.iter().cloned());
         names.into_iter().collect()
     }
 
@@ -308,6 +313,9 @@ impl Trust {
     /// # Errors
     /// When it lacks what this node knows. That may be an old answer: a fresh one decides.
     pub fn saw(&mut self, now_ms: u64, store: &Progress) -> Result<(), Forgot> {
+        if has(Planted::MemoryFalls) {
+            self.known.progress.clone_from(store);
+        }
         if let Some(what) = store.lacks(&self.known.progress) {
             return Err(Forgot { who: self.name.clone(), what });
         }
@@ -336,9 +344,15 @@ impl Trust {
     }
 
     /// Takes in who is listed in the store.
-    pub fn listed(&mut self, now_ms: u64, nodes: &[(String, Node)]) {
-        let is_mine = |(name, node): &(String, Node)| *name == self.name && node.memory == self.known.memory;
-        self.is_listed &= nodes.iter().any(|listed| is_mine(listed) && !listed.1.is_forgotten);
+    pub fn listed(&mut self, now_ms: u64, list: &[ListedNode]) {
+        let unreadable = list.iter().filter(|listed| listed.node.is_none());
+        self.unreadable = unreadable.map(|listed| listed.name.clone()).collect();
+        let nodes: Vec<(&String, &Node)> =
+            list.iter().filter_map(|listed| Some((&listed.name, listed.node.as_ref()?))).collect();
+        let is_mine = |(name, node): &(&String, &Node)| {
+            **name == self.name && node.memory == self.known.memory && !node.is_forgotten
+        };
+        self.is_listed &= nodes.iter().any(is_mine);
         self.is_list_read = true;
         self.asked.retain(|_, until_ms| now_ms < *until_ms);
         if !self.is_doubtful {
@@ -347,16 +361,16 @@ impl Trust {
             self.known.others.retain(|memory, _| asked.contains_key(memory));
         }
         self.forgotten = nodes.iter().flat_map(|(_, node)| removed(node)).collect();
-        for (name, node) in nodes {
+        for (name, node) in &nodes {
             self.known.others.retain(|memory, peer| !node.forgets(name, memory, peer));
-            if *name == self.name {
+            if **name == self.name {
                 self.removed = removed(node);
                 self.removed.retain(|memory| *memory != self.known.memory);
             }
         }
         for (name, node) in nodes.iter().filter(|(_, node)| !node.is_forgotten) {
             if node.memory != self.known.memory {
-                let peer = Peer { node: name.clone(), url: node.url.clone() };
+                let peer = Peer { node: (*name).clone(), url: node.url.clone() };
                 self.known.others.insert(node.memory.clone(), peer);
             }
         }
@@ -481,9 +495,11 @@ impl Trust {
         }
     }
 
-    /// Everybody was heard who may know more.
+    /// Every node was heard that may know more.
     fn is_all_heard(&self) -> bool {
-        self.is_list_read && self.known.others.keys().all(|memory| self.heard.contains(memory))
+        let is_list_known = self.is_list_read && self.unreadable.is_empty();
+        (is_list_known || has(Planted::UnreadListCounts))
+            && self.known.others.keys().all(|memory| self.heard.contains(memory))
     }
 
     /// In touch. Who was not for long does not know what it missed.
@@ -530,6 +546,24 @@ mod tests {
         Node { memory: memory.to_owned(), ..Node::default() }
     }
 
+    fn listed(name: &str, node: Option<Node>) -> ListedNode {
+        ListedNode { name: name.to_owned(), bytes: Vec::new(), node }
+    }
+
+    // Its memory was not waited for: a node claimed a log of which that one may have known more.
+    #[test]
+    fn a_node_whose_entry_cannot_be_decoded_is_waited_for_until_an_operator_removes_it() {
+        let mut trust = trust("a", &[]);
+        trust.listed(0, &[listed("b", None)]);
+        assert!(!trust.wants_listing());
+        trust.enlisted(0, 1);
+        trust.listed(0, &[listed("a", Some(node("of a"))), listed("b", None)]);
+        assert!(trust.is_doubtful() && trust.missing_nodes() == ["b"]);
+        let removed = trust.forget("b", Some(&Node::default())).expect("it is listed");
+        trust.listed(0, &[listed("a", Some(node("of a"))), listed("b", Some(removed))]);
+        assert!(!trust.is_doubtful() && trust.missing_nodes().is_empty());
+    }
+
     // Without the list nobody is known who may know more: such a node would put itself on the list and claim.
     #[test]
     fn a_node_that_has_not_read_the_list_neither_lists_itself_nor_claims() {
@@ -539,7 +573,7 @@ mod tests {
         trust.enlisted(0, 1);
         assert!(trust.is_doubtful() && !trust.may_claim(0));
         // Out of touch it is to be read again.
-        let listed = [("a".to_owned(), node("of a"))];
+        let listed = [listed("a", Some(node("of a")))];
         trust.listed(0, &listed);
         assert!(!trust.is_doubtful() && trust.may_claim(0));
         trust.saw(TOUCH_MS + 1, &Progress { revision: 1, ..Progress::default() }).unwrap();
@@ -566,11 +600,11 @@ mod tests {
     fn who_has_the_name_of_a_forgotten_node_is_waited_for() {
         let mut trust = trust("a", &[("of b", "b"), ("of a later b", "b")]);
         let entry = Node { is_forgotten: true, ..node("of b") };
-        trust.listed(0, &[("b".to_owned(), entry)]);
+        trust.listed(0, &[listed("b", Some(entry))]);
         let missing: Vec<String> = trust.missing().into_iter().map(|(memory, _)| memory).collect();
         assert_eq!(missing, ["of a later b"]);
         // As earlier versions wrote it.
-        trust.listed(0, &[("b".to_owned(), Node { is_forgotten: true, ..Node::default() })]);
+        trust.listed(0, &[listed("b", Some(Node { is_forgotten: true, ..Node::default() }))]);
         assert!(trust.missing().is_empty());
     }
 
@@ -602,7 +636,7 @@ mod tests {
         let mut trust = trust("b", &[]);
         let forgotten = vec!["of b before".to_owned()];
         let entry = Node { is_forgotten: true, forgotten, ..node("of b once") };
-        trust.listed(0, &[("b".to_owned(), entry)]);
+        trust.listed(0, &[listed("b", Some(entry))]);
         assert_eq!(trust.removed(), ["of b before", "of b once"]);
     }
 }

@@ -708,14 +708,12 @@ pub(crate) fn revoke(lease: LeaseId, reason: Reason) -> Request {
 
 /// Whether an answer says nothing of what was asked. A question can be asked again whatever became of it.
 fn is_unheard(answer: &Answer, request: &Request, leads: bool) -> bool {
-    match answer {
-        Answer::Refused(Refused::Overloaded { .. }) => true,
-        Answer::Refused(Refused::NotLeader) => leads,
-        Answer::Refused(Refused::OutcomeUnknown) => {
-            matches!(request, Request::Read(_) | Request::List(_) | Request::Ended { .. } | Request::Status)
-        }
-        _ => false,
-    }
+    let Answer::Refused(refused) = answer else { return false };
+    let asks =
+        matches!(request, Request::Read(_) | Request::List(_) | Request::Ended { .. } | Request::Status);
+    matches!(refused, Refused::Overloaded { .. })
+        || (leads && matches!(refused, Refused::NotLeader))
+        || (asks && matches!(refused, Refused::OutcomeUnknown))
 }
 
 fn unknown() -> Error {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_cluster::format::{FIRST, PIECES};
-use tenure_cluster::growth::{FRAMES_PER_LOT, Growth, PIECES_PER_LOT, Tended};
+use tenure_cluster::growth::{Compaction, FRAMES_PER_LOT, Growth, PIECES_PER_LOT, Tended};
 use tenure_cluster::pieces::unpack_former;
 use tenure_cluster::store::{Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
 use tenure_cluster::values::{Floor, decode, encode};
@@ -32,6 +32,8 @@ struct Counting {
     /// The most frames that etcd would have walked through for one answer.
     walked_max: AtomicUsize,
     pieces_put: AtomicUsize,
+    /// How often it was compacted.
+    compacted: AtomicUsize,
     /// Pieces are refused.
     is_full: AtomicBool,
     on_read: Mutex<Option<OnRead>>,
@@ -44,6 +46,7 @@ impl Counting {
             deleted_max: AtomicUsize::new(0),
             walked_max: AtomicUsize::new(0),
             pieces_put: AtomicUsize::new(0),
+            compacted: AtomicUsize::new(0),
             is_full: AtomicBool::new(false),
             on_read: Mutex::default(),
         })
@@ -107,6 +110,7 @@ impl Store for Counting {
     }
 
     fn compact(&self, _: u64, _: Duration) -> Result<(), StoreError> {
+        self.compacted.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 }
@@ -127,7 +131,7 @@ impl Grown {
         let node = Node::at(Arc::clone(&store) as Arc<dyn Store>, "a");
         let (log, mirror) = node.claim_with_copy();
         let writer = Writer::new(&log);
-        let mut growth = Growth::begin(&*store, keys(), encode(&log.writer()), true).unwrap();
+        let mut growth = Growth::begin(&*store, keys(), encode(&log.writer()), Compaction::Always).unwrap();
         growth.write_up_to(PIECES);
         Self { store, node, log, mirror, writer, growth }
     }
@@ -156,7 +160,7 @@ impl Grown {
 }
 
 /// Bytes that do not get shorter.
-fn noise(length: usize) -> Vec<u8> {
+pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 1_u64;
     (0..length)
         .map(|_| {
@@ -240,7 +244,8 @@ fn a_snapshot_is_put_in_the_former_layout_while_a_listed_node_reads_no_other() {
         assert!(found == state, "{format}");
     }
     // Until a list of nodes was read it is the former one.
-    let begun = Growth::begin(&*grown.store, keys(), encode(&grown.log.writer()), true).unwrap();
+    let begun =
+        Growth::begin(&*grown.store, keys(), encode(&grown.log.writer()), Compaction::Always).unwrap();
     grown.growth = begun;
     grown.write(300, 4_000);
     grown.snapshot(&state);
@@ -285,6 +290,31 @@ fn the_floor_names_the_format_of_the_program_that_took_the_snapshot_and_none_for
     assert_eq!(trimmed(None), 0, "it was not told");
     assert_eq!(trimmed(Some(1)), 7);
     assert_eq!(trimmed(Some(0)), 0, "an older program may have taken it");
+}
+
+// Whether it is alone was asked once a term: whoever moved in later lost what its keys had before.
+#[test]
+fn a_leader_that_is_not_alone_any_more_compacts_nothing() {
+    let mut grown = Grown::new();
+    let writer = encode(&grown.log.writer());
+    let begin =
+        |store: &Counting| Growth::begin(store, keys(), writer.clone(), Compaction::WhileAlone).unwrap();
+    let trim_twice = |grown: &mut Grown| {
+        for _ in 0..2 {
+            grown.write(100, 1_000);
+            grown.snapshot(b"state");
+            assert!(matches!(grown.tend_on(MIB), Tended::Trimmed { .. }));
+        }
+        grown.tend(MIB);
+        grown.store.compacted.swap(0, Ordering::SeqCst)
+    };
+    grown.growth = begin(&grown.store);
+    assert!(trim_twice(&mut grown) > 0, "alone");
+    let foreign = Op::Put { key: "/other/key".to_owned(), value: Vec::new() };
+    let txn = Txn { then: vec![foreign], ..Txn::default() };
+    grown.store.step(&txn, WITHIN).unwrap();
+    assert_eq!((trim_twice(&mut grown), grown.growth.compaction()), (0, Compaction::Never));
+    assert_eq!(begin(&grown.store).compaction(), Compaction::Never, "in the next term");
 }
 
 #[test]
@@ -335,7 +365,8 @@ fn what_an_earlier_leader_left_below_the_floor_goes_in_lots_too() {
             Op::Delete { from: keys().frame(0), to: keys().frame(left_from) },
         ];
         grown.store.under.step(&Txn { then, ..Txn::default() }, WITHIN).unwrap();
-        let mut next = Growth::begin(&*grown.store, keys(), encode(&grown.log.writer()), true).unwrap();
+        let mut next =
+            Growth::begin(&*grown.store, keys(), encode(&grown.log.writer()), Compaction::Always).unwrap();
         while let Some(tended) = next.let_go(&*grown.store, MIB, 0).unwrap() {
             assert_eq!(tended, Tended::Quiet);
         }

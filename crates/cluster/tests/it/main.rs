@@ -15,6 +15,7 @@ mod golden;
 mod growth;
 mod members;
 mod memory;
+mod moving;
 mod remote;
 mod remote_faults;
 mod removing;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_cluster::store::{Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
 use tenure_cluster::values::{Node, decode, encode};
-use tenure_cluster::{Remembered, Removed, Trust, forget};
+use tenure_cluster::{Remembered, Removed, Trust, forget, read_list};
 
 use crate::memory::MemoryStore;
 use crate::remote::keys;
@@ -45,8 +45,11 @@ fn node(memory: &str) -> Node {
 }
 
 fn lists(node: &Node) -> Txn {
-    let put = Op::Put { key: keys().node("b"), value: encode(node) };
-    Txn { then: vec![put], ..Txn::default() }
+    puts(encode(node))
+}
+
+fn puts(value: Vec<u8>) -> Txn {
+    Txn { then: vec![Op::Put { key: keys().node("b"), value }], ..Txn::default() }
 }
 
 /// Removes node b while `then` happens. Gives what came of it, and the entry that is there then.
@@ -69,6 +72,30 @@ fn a_lost_node_is_removed_and_one_that_nobody_knows_is_not() {
     let (done, entry) = removed(Some(&node("of b")), None);
     assert_eq!((done, entry), (Removed::Done, Some(Node { is_forgotten: true, ..node("of b") })));
     assert_eq!(removed(None, None), (Removed::Unknown, None));
+}
+
+/// No command could remove it, so that the format stayed old for ever and no node could lead without it.
+#[test]
+fn a_node_whose_entry_cannot_be_decoded_is_removed() {
+    let store = MemoryStore::new();
+    store.step(&puts(b"{}".to_vec()), Duration::ZERO).unwrap();
+    let trust = Mutex::new(Trust::new("a".to_owned(), Remembered::default()));
+    assert_eq!(forget(&*store, &keys(), "b", &trust).unwrap(), Removed::Done);
+    let list = read_list(&*store, &keys(), Duration::ZERO).unwrap();
+    assert!(list[0].node.as_ref().is_some_and(|node| node.is_forgotten), "{list:?}");
+}
+
+/// What came behind the first thousand was left out.
+#[test]
+fn a_list_is_read_to_its_end() {
+    let store = MemoryStore::new();
+    for number in 0..2_001 {
+        let put = Op::Put { key: keys().node(&format!("{number:04}")), value: encode(&node("")) };
+        store.step(&Txn { then: vec![put], ..Txn::default() }, Duration::ZERO).unwrap();
+    }
+    let list = read_list(&*store, &keys(), Duration::ZERO).unwrap();
+    let names: Vec<&str> = list.iter().map(|listed| listed.name.as_str()).collect();
+    assert_eq!((names.len(), names[0], names[2_000]), (2_001, "0000", "2000"));
 }
 
 /// Its new entry was replaced by what was read before, without its memory: no node would have waited for that.

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
+use tenure_cluster::growth::Compaction;
 use tenure_cluster::growth::{FRAMES_PER_LOT, Growth, Tended};
 use tenure_cluster::store::{Compare, Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
 use tenure_cluster::values::{Beat, Floor, Head, encode};
@@ -156,7 +157,7 @@ fn barriers_go_on_between_the_lots_of_a_trim() {
     let phase = AtomicU8::new(QUIET);
     let noting = Noting { under: &store, lots: Mutex::default(), phase: &phase };
     let Compare::Value { value, .. } = writer() else { unreachable!("a value is compared") };
-    let mut growth = Growth::begin(&noting, keys(), value, true).unwrap();
+    let mut growth = Growth::begin(&noting, keys(), value, Compaction::Always).unwrap();
     let sent = std::thread::scope(|scope| {
         let sending = scope.spawn(|| barriers(&store, &phase));
         rest();

@@ -24,8 +24,8 @@ use std::time::Duration;
 use tenure_cluster::store::{Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
 use tenure_cluster::values::{Floor, Head, Meta, Node, Writer, decode, encode};
 use tenure_cluster::{
-    Beaten, Claimed, Keys, Listing, Lookout, Next, Peer, Progress, Remembered, TOUCH_MS, Term, Told, Trust,
-    Written, mark, resignation_of_dead,
+    Beaten, Claimed, Keys, ListedNode, Listing, Lookout, Next, Peer, Progress, Remembered, TOUCH_MS, Term,
+    Told, Trust, Written, mark, read_list, resignation_of_dead,
 };
 use tenure_kernel::RecordKind;
 use tenure_log::{BatchBuilder, BatchId, Genesis, Identity, Lsn, Moment};
@@ -104,6 +104,8 @@ struct Restores {
     operator: Operator,
     /// Whether nodes get the names of others.
     has_doubles: bool,
+    /// Whether entries of the list are damaged.
+    has_garbage: bool,
     /// How often a leader writes, in a thousand turns.
     writes: u64,
     /// The highest frame that anybody was told is committed, and of which log.
@@ -189,6 +191,7 @@ impl Restores {
             claims: Vec::new(),
             operator,
             has_doubles: seed % 8 == 7,
+            has_garbage: seed % 8 == 6,
             writes,
             given: 0,
             given_log: identity.fence_base,
@@ -250,6 +253,7 @@ impl Restores {
                 }
                 29..=34 if self.operator == Operator::Removes => self.remove_lost(),
                 35 if self.operator == Operator::Removes => self.rebuild(number)?,
+                36 if self.has_garbage => self.garble(),
                 _ => self.turn(number)?,
             }
         }
@@ -324,13 +328,27 @@ impl Restores {
 
     /// A backup from before the first node was listed looks like a store that nobody has used.
     fn back_up(&mut self) {
-        let store = self.shelf.now().clone();
-        let (from, to) = self.keys.nodes();
-        let listed = store.range(&from, &to, 100).found;
-        let mut nodes = listed.iter().filter_map(|found| decode::<Node>("nodes", &found.value).ok());
-        if nodes.any(|node| !node.is_forgotten) {
+        let list = self.list();
+        if list.iter().filter_map(|listed| listed.node.as_ref()).any(|node| !node.is_forgotten) {
+            let store = self.shelf.now().clone();
             self.backups.push((self.now, store));
         }
+    }
+
+    fn list(&self) -> Vec<ListedNode> {
+        read_list(&self.shelf, &self.keys, Duration::ZERO).expect("invariant: the store answers")
+    }
+
+    /// Somebody writes to the store by hand: an entry of the list cannot be decoded any more.
+    fn garble(&mut self) {
+        let list = self.list();
+        if list.is_empty() {
+            return;
+        }
+        let name = self.random.pick(&list).name.clone();
+        let put = Op::Put { key: self.keys.node(&name), value: b"{}".to_vec() };
+        let _ = self.shelf.step(&Txn { then: vec![put], ..Txn::default() }, Duration::ZERO);
+        self.line(format_args!("the entry of {name} cannot be decoded any more"));
     }
 
     fn restore(&mut self) {
@@ -433,17 +451,8 @@ impl Restores {
         if !self.catch_up(number, &name, head, false) {
             return Ok(false);
         }
-        let (from, to) = self.keys.nodes();
-        let ranged = self.shelf.range(&from, &to, 100, Duration::ZERO).map_err(impossible)?;
-        let nodes: Vec<(String, Node)> = ranged
-            .found
-            .iter()
-            .filter_map(|found| {
-                let name = found.key.strip_prefix(&from)?.to_owned();
-                Some((name, decode("nodes", &found.value).ok()?))
-            })
-            .collect();
-        life.trust.listed(self.now, &nodes);
+        let list = self.list();
+        life.trust.listed(self.now, &list);
         let (is_doubtful, missing) = (life.trust.is_doubtful(), life.trust.missing());
         self.trace.detail(
             self.now,
@@ -455,7 +464,7 @@ impl Restores {
         let is_due = !life.trust.is_doubtful() && self.now >= life.listed_ms + LIST_MS;
         if is_due || life.trust.wants_listing() {
             life.listed_ms = self.now;
-            if !self.enlist(number, life, &name, &nodes) {
+            if !self.enlist(number, life, &name, &list) {
                 return Ok(false);
             }
         }
@@ -532,7 +541,7 @@ impl Restores {
     }
 
     /// `false`: another run has the name.
-    fn enlist(&mut self, number: usize, life: &mut Life, name: &str, nodes: &[(String, Node)]) -> bool {
+    fn enlist(&mut self, number: usize, life: &mut Life, name: &str, list: &[ListedNode]) -> bool {
         let mut listing = Listing::new(&self.keys, name, &life.incarnation);
         listing.read(self.shelf.now().get(&self.keys.node(name)));
         if let Some(url) = listing.asks() {
@@ -545,6 +554,7 @@ impl Restores {
         }
         let memory = life.trust.remembered().memory.clone();
         let mut former = Vec::new();
+        let nodes = list.iter().filter_map(|listed| Some((&listed.name, listed.node.as_ref()?)));
         for (listed, node) in nodes {
             if listed == name && node.memory != memory {
                 life.trust.replaces(&node.memory);

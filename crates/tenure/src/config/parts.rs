@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tenure_cluster::etcd::{EtcdOptions, EtcdTls};
+use tenure_cluster::growth;
 use tenure_engine::EngineConfig;
 use tenure_engine::host::HostOptions;
 use tenure_faces::{RegistrationOptions, Reuse, StreamOptions};
@@ -145,10 +146,10 @@ impl Settings {
                 (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
                 (None, _) | (_, None) => None,
             },
-            compacts: match cluster.compaction {
-                Compaction::Auto => None,
-                Compaction::Ourselves => Some(true),
-                Compaction::Operator => Some(false),
+            compaction: match cluster.compaction {
+                Compaction::Auto => growth::Compaction::WhileAlone,
+                Compaction::Ourselves => growth::Compaction::Always,
+                Compaction::Operator => growth::Compaction::Never,
             },
         }))
     }

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_cluster::etcd::{EtcdOpenError, EtcdOptions, EtcdStore};
+use tenure_cluster::growth::Compaction;
 use tenure_cluster::store::Store;
 use tenure_cluster::{BootError, BootOptions, Booted, Clock, Double, Keys, Listing, Memory, boot};
 use tenure_engine::host::{boot_us, read_clocks};
@@ -61,8 +62,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) ca_pem: Option<String>,
     /// This node's certificate and its key, in PEM.
     pub(crate) own_pem: Option<(String, String)>,
-    /// `None`: where nobody else uses the store.
-    pub(crate) compacts: Option<bool>,
+    /// Whether a leader compacts the store.
+    pub(crate) compaction: Compaction,
 }
 
 /// Why a node does not run.

@@ -7,8 +7,6 @@ use crate::violation::Violation;
 use std::sync::Mutex;
 use std::time::Duration;
 use tenure_cluster::adopt::{AtHand, Continued, Given, Survey};
-use tenure_cluster::store::Store;
-use tenure_cluster::values::{Node, decode};
 use tenure_cluster::{Removed, forget, moving};
 use tenure_kernel::codec::FORMAT;
 use tenure_log::Genesis;
@@ -99,8 +97,8 @@ impl Restores {
         }
         // It rests on this: a backup from before an adoption that is put back lists a node whose memory was at hand.
         let lists = |one: &AtHand| {
-            let mut nodes = remains.nodes.iter().filter(|(_, node)| !node.is_forgotten);
-            nodes.any(|(_, node)| node.memory == one.remembered.memory)
+            let mut nodes = remains.list.iter().filter_map(|listed| listed.node.as_ref());
+            nodes.any(|node| !node.is_forgotten && node.memory == one.remembered.memory)
         };
         if !at_hand.iter().any(lists) {
             self.backups.clear();
@@ -140,50 +138,47 @@ impl Restores {
     /// Removes one node that is lost, at the first node that runs. A store that lacks something is adopted first.
     pub(super) fn remove_lost(&mut self) {
         let by = (0..self.machines.len()).find(|number| !self.is_out(*number));
-        if let Some(by) = by.filter(|_| !self.is_forgetful()) {
-            self.remove_lost_at(by, false);
+        if let Some(by) = by.filter(|_| !self.is_forgetful())
+            && let Some(name) = self.lost_at(by, false).first()
+        {
+            self.remove_at(by, name);
         }
     }
 
     /// The same, at every node, until no lost one is waited for. One that has the name of a lost one lists itself again.
     pub(super) fn remove_all_lost(&mut self) {
         for by in 0..self.machines.len() {
-            let waits = |sim: &Self| {
-                let life = sim.machines[by].life.as_ref();
-                life.is_some_and(|life| life.trust.missing().iter().any(|(memory, _)| !sim.is_kept(memory)))
-            };
-            if waits(self) {
-                self.remove_lost_at(by, true);
+            for name in self.lost_at(by, true) {
+                self.remove_at(by, &name);
             }
         }
     }
 
-    fn remove_lost_at(&mut self, by: usize, even_living: bool) {
-        let (from, to) = self.keys.nodes();
-        let Ok(ranged) = self.shelf.range(&from, &to, 100, Duration::ZERO) else { return };
-        let listed: Vec<(String, Node)> = ranged
-            .found
-            .iter()
-            .filter_map(|found| {
-                let name = found.key.strip_prefix(&from)?.to_owned();
-                Some((name, decode("nodes", &found.value).ok()?))
-            })
-            .collect();
-        let Some(life) = &self.machines[by].life else { return };
+    /// The nodes that are lost, as far as a node or the list knows of them.
+    fn lost_at(&self, by: usize, even_living: bool) -> Vec<String> {
+        let list = self.list();
+        let listed = || list.iter().filter_map(|listed| Some((&listed.name, listed.node.as_ref()?)));
+        let Some(life) = &self.machines[by].life else { return Vec::new() };
         // What `tenure cluster status` names.
         let waited_for = life.trust.missing().into_iter().map(|(memory, peer)| (memory, peer.node));
-        let known = listed.iter().filter(|(_, node)| !node.is_forgotten && !even_living);
+        let known = listed().filter(|(_, node)| !node.is_forgotten && !even_living);
         let known = known.map(|(name, node)| (node.memory.clone(), name.clone()));
         let lives = |name: &str| {
-            let mut of_name = listed.iter().filter(|(listed, node)| listed == name && !node.is_forgotten);
+            let mut of_name = listed().filter(|(listed, node)| *listed == name && !node.is_forgotten);
             of_name.any(|(_, node)| self.is_kept(&node.memory))
         };
         let is_lost = |memory: &str, name: &str| !self.is_kept(memory) && (even_living || !lives(name));
-        let Some((_, name)) = waited_for.chain(known).find(|(memory, name)| is_lost(memory, name)) else {
-            return;
-        };
+        let unreadable = list.iter().filter(|listed| listed.node.is_none()).map(|listed| listed.name.clone());
+        let lost = waited_for.chain(known).filter(|(memory, name)| is_lost(memory, name));
+        let mut names: Vec<String> = unreadable.chain(lost.map(|(_, name)| name)).collect();
+        names.dedup();
+        names
+    }
+
+    fn remove_at(&mut self, by: usize, name: &str) {
+        let Some(life) = &self.machines[by].life else { return };
         let trust = Mutex::new(life.trust.clone());
-        let Ok(Removed::Done) = forget(&self.shelf, &self.keys, &name, &trust) else { return };
+        let Ok(Removed::Done) = forget(&self.shelf, &self.keys, name, &trust) else { return };
         self.tally.removed += 1;
         self.line(format_args!("{name} is removed"));
     }

@@ -4,10 +4,11 @@
 use super::grants::Copy;
 use super::{Life, REMEMBER_MS, Restores, WRITER_TTL_MS, impossible};
 use crate::violation::Violation;
-use tenure_cluster::{Claimant, Lookout, Misfit, Progress, Remembered, Trust, mark};
+use tenure_cluster::values::{Writer, decode};
+use tenure_cluster::{Claimant, LocalEnd, Lookout, NoStart, Start, Trust, mark};
 
 impl Restores {
-    /// What `boot` does: it compares, and begins a local log of the generation that is there.
+    /// What `boot` does, by the same decision.
     pub(super) fn start(&mut self, number: usize) -> Result<(), Violation> {
         let machine = &self.machines[number];
         if machine.life.is_some() || machine.cut_until > self.now || machine.paused_until > self.now {
@@ -18,34 +19,22 @@ impl Restores {
         let (now, url) = (self.now, self.machines[number].url.clone());
         let name = self.machines[number].name.clone();
         let (meta, floor, store) = (self.meta(), self.floor(), self.progress());
-        let before = self.machines[number].disk.clone();
-        let is_newer = before.as_ref().is_some_and(|known| known.generation < meta.generation);
-        let mut known = match &before {
-            None => Remembered {
-                log_id: meta.log_id,
-                generation: meta.generation,
-                memory: format!("memory-{}", self.random.next_u64()),
-                ..Remembered::default()
-            },
-            Some(known) => match known.carried_over(&meta, &store) {
-                Ok(known) => known,
-                Err(Misfit::Forgot { what }) => return self.refuses_to_start(&name, known, &what),
-                Err(Misfit::AnotherLog) => return Err(impossible("another log")),
-            },
+        let writer: Writer = decode("writer", &self.value(&self.keys.writer())).map_err(impossible)?;
+        let new_memory = format!("memory-{}", self.random.next_u64());
+        let start = Start::of(self.machines[number].disk.as_ref(), &new_memory, &meta, &writer, store);
+        let start = match start {
+            Ok(start) => start,
+            Err(why) => return self.does_not_start(&name, &why),
         };
-        if store.standing == 2 {
-            self.line(format_args!("{name} does not start: the store is marked"));
-            return Ok(());
-        }
-        let begun = Copy { log: meta.fence_base, head: floor.end };
-        let copy = self.machines[number].copy.filter(|_| !is_newer).unwrap_or(begun);
-        let of_copy = Progress { frame: copy.head.frame, chain: copy.head.chain, ..Progress::default() };
-        let of_store = Progress { frame: store.frame, chain: store.chain, ..Progress::default() };
-        if let Some(what) = of_store.lacks(&of_copy) {
-            known.progress.raise(&of_copy);
-            return self.refuses_to_start(&name, &known, &what);
-        }
-        known.progress.raise(&store);
+        let empty = Copy { log: meta.fence_base, head: floor.end };
+        let copy = self.machines[number].copy.filter(|_| start.outdates().is_none()).unwrap_or(empty);
+        let local = LocalEnd { log_id: meta.log_id, frame: copy.head.frame, chain: copy.head.chain };
+        let copy = match start.replaces(&meta, &floor, local) {
+            Ok(None) => copy,
+            Ok(Some(_)) => empty,
+            Err(why) => return self.does_not_start(&name, &why),
+        };
+        let known = start.known();
         self.count += 1;
         let incarnation = format!("{number}-{}", self.count);
         let me = Claimant {
@@ -56,7 +45,7 @@ impl Restores {
         };
         let place = self.random.below(1_000);
         self.machines[number].disk = Some(known.clone());
-        self.machines[number].copy = Some(if copy.head.frame + 1 < floor.frame { begun } else { copy });
+        self.machines[number].copy = Some(copy);
         self.machines[number].life = Some(Life {
             trust: Trust::new(name.clone(), known),
             lookout: Lookout::new(self.keys.clone(), me, place),
@@ -87,9 +76,15 @@ impl Restores {
         }
     }
 
-    fn refuses_to_start(&mut self, name: &str, known: &Remembered, what: &str) -> Result<(), Violation> {
-        let marked = mark(&self.shelf, &self.keys, name, known, what).map_err(impossible)?;
-        self.line(format_args!("{name} does not start: {what}; marked {marked}"));
+    fn does_not_start(&mut self, name: &str, why: &NoStart) -> Result<(), Violation> {
+        let marked = match why {
+            NoStart::Forgot { known, what } => {
+                mark(&self.shelf, &self.keys, name, known, what).map_err(impossible)?
+            }
+            NoStart::Marked { .. } => true,
+            NoStart::AnotherLog { .. } => return Err(impossible("another log")),
+        };
+        self.line(format_args!("{name} does not start: {why:?}; marked {marked}"));
         Ok(())
     }
 

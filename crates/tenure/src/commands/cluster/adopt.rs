@@ -125,10 +125,7 @@ impl Adopt {
                 format!("etcd and {name} differ: records that only etcd has are LOST")
             });
         }
-        if !survey.missing().is_empty() {
-            let missing = survey.missing().join(", ");
-            what.push(format!("missing: {missing}; records that only these nodes have are LOST"));
-        }
+        what.extend(losses(&survey, &continued));
         what.push("every live lease ends, with the reason `restored`".to_owned());
         what.push(format!("the cluster grants nothing for {} s", plan.wait_ms / 1_000));
         self.consent.obtain(printer, &what, "end every live lease and recover?")?;
@@ -204,6 +201,20 @@ impl Memory {
             end: self.copy.end(),
         }
     }
+}
+
+/// What is lost, for the operator.
+fn losses(survey: &Survey, continued: &Continued) -> Vec<String> {
+    let mut losses = Vec::new();
+    if let Some((frames, name)) = survey.lost_frames(continued) {
+        let (first, last) = (frames.start(), frames.end());
+        losses.push(format!("frames {first} to {last} of the log, which {name} has seen, are LOST"));
+    }
+    if !survey.missing().is_empty() {
+        let missing = survey.missing().join(", ");
+        losses.push(format!("missing: {missing}; records that only these nodes have are LOST"));
+    }
+    losses
 }
 
 /// Why a directory is not used, for the operator.

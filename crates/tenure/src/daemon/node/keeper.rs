@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tenure_api::LeaderChangeKind;
 use tenure_cluster::format::{PIECES, older_than};
-use tenure_cluster::growth::{Growth, QUOTA_BYTES, Tended, quota_for};
-use tenure_cluster::pieces::FORMER_BYTES_MAX;
-use tenure_cluster::store::{Op, Store, StoreError};
+use tenure_cluster::growth::{Compaction, Growth, QUOTA_BYTES, Tended, quota_for};
+use tenure_cluster::pieces::{FORMER_BYTES_MAX, FORMER_UNPACKED_BYTES_MAX};
+use tenure_cluster::store::{Op, Store};
 use tenure_cluster::values::{Floor, Node as NodeValue, Standing, decode, encode};
-use tenure_cluster::{Double, Heard, Keys, Listing, Told, fresh_progress, sync_copy};
+use tenure_cluster::{Double, Heard, Listing, Told, fresh_progress, read_list, sync_copy};
 use tenure_engine::host::read_clocks;
 use tenure_kernel::codec::FORMAT;
 
@@ -33,8 +33,6 @@ const EVERY: Duration = Duration::from_millis(500);
 const SOON: Duration = Duration::from_millis(50);
 /// How often the store is surveyed.
 const SURVEY_EVERY_MS: u64 = 5_000;
-/// Nodes that are listed at most.
-const NODES_MAX: usize = 1_000;
 /// How often a node tells of itself.
 const TELL_EVERY_MS: u64 = 10_000;
 /// How long others may take to start before people are told that they are waited for.
@@ -194,27 +192,15 @@ impl Keeper {
     }
 
     fn list_nodes(&mut self) {
-        let (from, to) = self.shared.keys.nodes();
-        let Ok(ranged) = self.shared.store.range(&from, &to, NODES_MAX, WITHIN) else {
+        let Ok(list) = read_list(&*self.shared.store, &self.shared.keys, WITHIN) else {
             return self.shared.read_formats(None);
         };
-        let own = self.shared.keys.node(&self.shared.name);
-        let own = ranged.found.iter().find(|found| found.key == own);
-        if own.is_some() || !ranged.more {
-            self.listing.read(own.map(|found| &*found.value));
-        }
-        let named: Vec<(String, Option<NodeValue>)> = ranged
-            .found
-            .into_iter()
-            .filter_map(|found| {
-                let name = found.key.strip_prefix(&from).filter(|name| !name.starts_with('@'))?;
-                Some((name.to_owned(), decode("nodes", &found.value).ok()))
-            })
-            .collect();
-        self.older = older_than(PIECES, named.iter().map(|(name, node)| (name, node.as_ref())));
+        let own = list.iter().find(|listed| listed.name == self.shared.name);
+        self.listing.read(own.map(|listed| &*listed.bytes));
+        self.older = older_than(PIECES, list.iter().map(|listed| (&listed.name, listed.node.as_ref())));
         self.is_list_read = true;
-        self.shared.read_formats((!ranged.more).then_some(&named));
-        self.shared.listed(named.into_iter().filter_map(|(name, node)| Some((name, node?))).collect());
+        self.shared.read_formats(Some(&list));
+        self.shared.listed(list);
     }
 
     fn read_floor(&mut self) {
@@ -395,7 +381,12 @@ impl Keeper {
         }
         growth.write_up_to(self.shared.format());
         growth.snapshots_are_of(FORMAT, self.agreement.begun_at());
-        match growth.tend(&*self.shared.store, &mirror, quota, self.shared.store_revision()) {
+        let compaction = growth.compaction();
+        let tended = growth.tend(&*self.shared.store, &mirror, quota, self.shared.store_revision());
+        if growth.compaction() != compaction {
+            tell_of_foreign_keys();
+        }
+        match tended {
             Ok(Tended::SnapshotDue) => term.handle.take_snapshot(),
             Ok(Tended::Trimmed { floor }) => {
                 self.growth_told = None;
@@ -403,15 +394,11 @@ impl Keeper {
             }
             Ok(Tended::TooLarge { bytes, bytes_max }) => {
                 let advice = room_for(bytes, quota, self.shared.format(), &self.older);
-                if self.too_large_told.as_ref() != Some(&advice) {
-                    tracing::warn!(
-                        bytes,
-                        bytes_max,
-                        advice,
-                        "the state does not fit into etcd, so no frame can be trimmed"
-                    );
-                }
-                self.too_large_told = Some(advice);
+                self.tell_too_large(bytes, bytes_max, advice);
+            }
+            Ok(Tended::TooLong { bytes }) => {
+                let bytes_max = FORMER_UNPACKED_BYTES_MAX;
+                self.tell_too_large(bytes, bytes_max, upgrade_for(bytes_max, &self.older));
             }
             Ok(Tended::Quiet | Tended::Fenced) => {}
             Err(error) => {
@@ -425,32 +412,52 @@ impl Keeper {
         }
     }
 
+    fn tell_too_large(&mut self, bytes: u64, bytes_max: u64, advice: String) {
+        if self.too_large_told.as_ref() != Some(&advice) {
+            tracing::warn!(
+                bytes,
+                bytes_max,
+                advice,
+                "the state does not fit into etcd, so no frame can be trimmed"
+            );
+        }
+        self.too_large_told = Some(advice);
+    }
+
     /// Finds out, once a term, where the log begins, and whether its leader compacts etcd.
     fn begin_growth(&mut self, term: &Term) -> Result<(), BootError> {
         let shared = &self.shared;
-        let compacts = match shared.compacts {
-            Some(compacts) => compacts,
-            None => is_alone(&*shared.store, &shared.keys)?,
-        };
-        let growth = Growth::begin(&*shared.store, shared.keys.clone(), encode(&term.writer), compacts)?;
-        match (shared.compacts, compacts) {
-            (None, true) => tracing::info!("alone in etcd: this leader compacts its history"),
-            (None, false) => tracing::warn!(
-                "etcd has keys outside the prefix: this leader does not compact its history; compact it, or set --etcd-compaction self"
-            ),
-            (Some(_), _) => {}
+        let (keys, writer) = (shared.keys.clone(), encode(&term.writer));
+        let growth = Growth::begin(&*shared.store, keys, writer, shared.compaction)?;
+        match growth.compaction() {
+            Compaction::WhileAlone => tracing::info!("alone in etcd: this leader compacts its history"),
+            Compaction::Never if shared.compaction == Compaction::WhileAlone => tell_of_foreign_keys(),
+            Compaction::Never | Compaction::Always => {}
         }
         self.growth = Some((term.writer.epoch, growth));
         Ok(())
     }
 }
 
-/// Whether no key lies outside the prefix. What is not known is asked again.
-fn is_alone(store: &dyn Store, keys: &Keys) -> Result<bool, StoreError> {
-    let (first, last) = keys.all();
-    let before = store.range("\0", &first, 1, WITHIN)?;
-    let after = store.range(&last, "\u{10ffff}", 1, WITHIN)?;
-    Ok(before.found.is_empty() && after.found.is_empty())
+fn tell_of_foreign_keys() {
+    tracing::warn!(
+        "etcd has keys outside the prefix: this leader does not compact its history; compact it, or set --etcd-compaction self"
+    );
+}
+
+/// What lets a snapshot of more than `largest` bytes into etcd, which the nodes that keep the format `older` cannot read.
+fn upgrade_for(largest: u64, older: &[String]) -> String {
+    match older {
+        [] => format!(
+            "a listed node may read format 1 alone, for which a snapshot has at most {largest} bytes: wait until the nodes \
+             can be listed"
+        ),
+        [..] => format!(
+            "these nodes read format 1 alone, for which a snapshot has at most {largest} bytes: {}; upgrade them, or remove \
+             those that are gone with: tenure cluster forget",
+            older.join(", ")
+        ),
+    }
 }
 
 /// What lets a snapshot of so many packed bytes into etcd. `quota` is 0 where etcd does not report it, `format` what every
@@ -459,18 +466,7 @@ fn room_for(bytes: u64, quota: u64, format: u32, older: &[String]) -> String {
     let wanted = quota_for(bytes);
     let mut steps = Vec::new();
     if format < PIECES && bytes > FORMER_BYTES_MAX {
-        let largest = FORMER_BYTES_MAX;
-        steps.push(match older {
-            [] => format!(
-                "a listed node may read format 1 alone, for which a snapshot has at most {largest} bytes: wait until the \
-                 nodes can be listed"
-            ),
-            [..] => format!(
-                "these nodes read format 1 alone, for which a snapshot has at most {largest} bytes: {}; upgrade them, or \
-                 remove those that are gone with: tenure cluster forget",
-                older.join(", ")
-            ),
-        });
+        steps.push(upgrade_for(FORMER_BYTES_MAX, older));
     }
     if quota == 0 && QUOTA_BYTES < wanted {
         steps.push(format!(

@@ -332,6 +332,20 @@ impl Parts {
         open_term(log, tick, &|| shared.is_stopping(), &|| shared.hears_nothing() || is_store_full(&vitals))
     }
 
+    /// Prepares what a leader serves. `None`: the node has to follow again before that is done, as one that serves would.
+    fn prepare_unless(
+        &self,
+        is_over: impl FnMut() -> Option<Duration>,
+        faces: Faces,
+    ) -> Option<Vec<tokio::task::AbortHandle>> {
+        self.runtime.block_on(async {
+            tokio::select! {
+                tasks = prepare(faces) => Some(tasks),
+                () = ends(is_over) => None,
+            }
+        })
+    }
+
     /// Writes until another node does.
     fn write(&mut self, mut log: Box<RemoteLog>, tick: u64, stage: &Stage) -> Result<(), DaemonError> {
         self.tell_guardian(Some(&log.writer()));
@@ -367,14 +381,7 @@ impl Parts {
         if self.shared.is_stopping() {
             part.host.handle().shut_down();
         }
-        // Whoever lapses before it serves follows again as one who serves.
-        let lapse = lapse_watch(watched.clone(), &self.shared);
-        let prepared = self.runtime.block_on(async {
-            tokio::select! {
-                tasks = prepare(part.faces.clone()) => Some(tasks),
-                () = lapsed(lapse) => None,
-            }
-        });
+        let prepared = self.prepare_unless(lapse_watch(watched.clone(), &self.shared), part.faces.clone());
         if prepared.is_some() {
             stage.change(part.faces.clone());
         }
@@ -464,9 +471,9 @@ fn lapse_watch(
     }
 }
 
-/// Ends when a lapse has gone on for too long.
-async fn lapsed(mut look: impl FnMut() -> Option<Duration>) {
-    while let Some(pause) = look() {
+/// Ends when this says so; until then it says for how long it is content.
+async fn ends(mut is_over: impl FnMut() -> Option<Duration>) {
+    while let Some(pause) = is_over() {
         tokio::time::sleep(pause).await;
     }
 }

@@ -12,10 +12,12 @@ use tenure_api::{
 };
 use tenure_cluster::etcd::{AlarmKind, EtcdStore, Surveyed};
 use tenure_cluster::format::{FIRST, safe_format};
+use tenure_cluster::growth::Compaction;
 use tenure_cluster::store::{Compare, Op, Store, Txn};
 use tenure_cluster::values::{Meta, Node as NodeValue, Standing, Writer, decode, encode};
 use tenure_cluster::{
-    Differing, Keys, Memory, Peer, Remembered, Removed, Seen, SharedMirror, Told, Trust, Vitals, forget,
+    Differing, Keys, ListedNode, Memory, Peer, Remembered, Removed, Seen, SharedMirror, Told, Trust, Vitals,
+    forget,
 };
 use tenure_engine::Handle;
 use tenure_engine::host::read_clocks;
@@ -36,7 +38,7 @@ pub(super) struct NodeShared {
     pub(super) url: String,
     pub(super) incarnation: String,
     pub(super) writer_ttl_ms: u64,
-    pub(super) compacts: Option<bool>,
+    pub(super) compaction: Compaction,
     /// Where the log is, for people.
     pub(super) address: String,
     pub(super) meta: Meta,
@@ -112,7 +114,7 @@ impl NodeShared {
             url: plan.advertise.clone(),
             incarnation,
             writer_ttl_ms: plan.writer_ttl_ms,
-            compacts: plan.compacts,
+            compaction: plan.compaction,
             address: plan.address.clone(),
             secrets: Mutex::new(Secrets::of(&meta, read_clocks().boot_ms)),
             meta,
@@ -335,21 +337,22 @@ impl NodeShared {
         interlock::revision(&self.now().survey)
     }
 
-    pub(super) fn listed(&self, mut nodes: Vec<(String, NodeValue)>) {
-        self.trust().listed(read_clocks().boot_ms, &nodes);
-        nodes.retain(|(_, node)| !node.is_forgotten);
+    pub(super) fn listed(&self, list: Vec<ListedNode>) {
+        self.trust().listed(read_clocks().boot_ms, &list);
+        let nodes = list.into_iter().filter_map(|listed| Some((listed.name, listed.node?)));
+        let nodes: Vec<(String, NodeValue)> = nodes.filter(|(_, node)| !node.is_forgotten).collect();
         let clocks = read_clocks();
         let now = &mut *self.now();
         now.quiet.listed((clocks.boot_ms, clocks.wall_ms), &now.nodes, &nodes);
         now.nodes = nodes;
     }
 
-    /// What the listed nodes read, `None` of one whose value cannot be understood; `None`: there is no list. A leader's
-    /// engine writes no newer format from then on.
-    pub(super) fn read_formats(&self, listed: Option<&Vec<(String, Option<NodeValue>)>>) {
+    /// Looks at which formats the listed nodes read; `None`: there is no list. A leader's engine writes no newer format from
+    /// then on.
+    pub(super) fn read_formats(&self, list: Option<&Vec<ListedNode>>) {
         let before = self.format();
-        let listed = listed.map(|listed| listed.iter().map(|(_, node)| node.as_ref()));
-        let format = safe_format(FORMAT, listed, before);
+        let list = list.map(|list| list.iter().map(|listed| listed.node.as_ref()));
+        let format = safe_format(FORMAT, list, before);
         let term = {
             let mut now = self.now();
             now.format = format;
