@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tenure_cluster::growth::Growth;
+use tenure_cluster::growth::{Compaction, Growth};
 use tenure_cluster::moving;
 use tenure_cluster::pieces::{pack_piece, snapshot_hash};
 use tenure_cluster::store::{Compare, KeyValue, Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
@@ -90,7 +90,7 @@ fn at_the_edge(seed: &[u8]) -> Vec<Vec<u8>> {
 pub(crate) fn read_values(input: &[u8], state: &[u8]) -> bool {
     let Some(shelf) = Shelf::with(input, state) else { return false };
     let accepted = shelf.look_out();
-    let _ = Growth::begin(&shelf, shelf.keys.clone(), encode(&writer()), true);
+    let _ = Growth::begin(&shelf, shelf.keys.clone(), encode(&writer()), Compaction::WhileAlone);
     if let Ok(stands) = moving::require_idle(&shelf, &shelf.keys, &mut |_| {}) {
         let _ = LogTag::of(&stands.meta.identity()).to_string();
         let _ = rfc3339(stands.writer.wall_ms);
