@@ -1,6 +1,6 @@
-//! The only place with threads, channels and the clock. Whoever asks runs the turn (`helm.rs`); the keeper runs
-//! those that time brings; the log thread appends and syncs; one thread reads the log for watchers, one does
-//! chores, one builds snapshots.
+//! The only place with threads, channels and the clock; what is done, and when, the driver decides. Whoever asks runs the
+//! turn (`helm.rs`); the keeper runs those that time brings; the log thread appends and syncs; one thread reads the log for
+//! watchers, one does chores, one builds snapshots.
 //!
 //! While a frame syncs, the next is gathered: the log thread takes it as soon as it comes back.
 
@@ -9,14 +9,13 @@ mod helm;
 mod memory;
 mod pools;
 mod stalls;
-mod upkeep;
 mod writer;
 
 pub use handle::{Handle, HandleOf, Pending};
 pub use memory::{free_bytes, resident_bytes};
 pub use pools::{Account, Accounts, Asker};
-pub use upkeep::{Found, Step, Upkeep};
 
+use crate::driver::{Driver, gathers_after};
 use crate::engine::{Appended, Completion, Engine, EngineConfig, Stop};
 use crate::hub::{LogRead, LogReadDone, publish};
 use crate::journal::Out;
@@ -24,6 +23,7 @@ use crate::recovery::setup;
 use crate::report::Task;
 use crate::request::{Request, Ticket};
 use crate::ticker::Now;
+use crate::upkeep::UpkeepOptions;
 use handle::{Owed, Shared};
 use helm::{Helm, Mailbox};
 use pools::{Admitted, Places, Pools};
@@ -34,8 +34,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tenure_kernel::Lsn;
 use tenure_log::snapshot::SnapshotHeader;
-use tenure_log::{AppendOutcome, Authority, Batch, ChoreKind, FileReader, OrderedLog, Proof, ReadError};
-use upkeep::RETRY_AFTER_MS;
+use tenure_log::{
+    AppendOutcome, Authority, Batch, Chore, ChoreKind, FileReader, OrderedLog, Proof, ReadError,
+};
 use writer::{Keeps, Ways, Work, Writer};
 
 /// What runs an engine.
@@ -56,12 +57,8 @@ pub(crate) struct Over {
 /// Settings of the host.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
-    /// A snapshot is taken when this many bytes of log lie above the newest one, or twice its length.
-    pub snapshot_bytes_min: u64,
-    /// History kept at most, in bytes of log.
-    pub history_bytes_max: u64,
-    /// History kept at most, by age in ticks.
-    pub history_age_max: Duration,
+    /// When snapshots are taken, and how much history is kept.
+    pub upkeep: UpkeepOptions,
     /// Requests not yet answered, over all callers, in each lane.
     pub outstanding_max: usize,
     /// The same of one principal.
@@ -71,9 +68,7 @@ pub struct HostOptions {
 impl Default for HostOptions {
     fn default() -> Self {
         Self {
-            snapshot_bytes_min: 256 << 20,
-            history_bytes_max: 1 << 30,
-            history_age_max: Duration::from_secs(7 * 24 * 60 * 60),
+            upkeep: UpkeepOptions::default(),
             outstanding_max: 256 << 10,
             outstanding_per_principal_max: 128 << 10,
         }
@@ -101,8 +96,18 @@ pub(crate) enum Message {
     Mark(u64),
     /// Something finished.
     Completed(Completion),
-    /// Something finished on the log, which may be answered for until then.
-    Logged(Option<Completion>, Authority),
+    /// Something finished on the log.
+    Logged {
+        completion: Option<Completion>,
+        /// Until when answers may leave.
+        authority: Authority,
+        /// The log has chores to run.
+        wants_chore: bool,
+    },
+    /// A chore ended; `None`: there was none.
+    ChoreDone { done: Option<(Task, Option<String>)>, wants_chore: bool },
+    /// Extents went.
+    Trimmed { wants_chore: bool },
     /// A snapshot attempt finished; `None`: there was nothing new.
     SnapshotDone(Result<Option<SnapshotHeader>, String>),
     /// Take a snapshot now, of the state at the last whole frame up to a position.
@@ -175,7 +180,8 @@ impl Host {
         let (chores, chores_thread) = spawn_chores(mailbox.clone(), Arc::clone(&log));
         let ways =
             Ways { mailbox: mailbox.clone(), inbox, appender, reader, chores, ended: end, listener, shared };
-        mailbox.helm().man(Writer::new(engine, log, setup, &options, ways));
+        let driver = Driver::new(engine, &options.upkeep);
+        mailbox.helm().man(Writer::new(driver, log, setup, ways));
         let keeper = spawn("tenure-keeper", move || mailbox.helm().keep());
         Self { handle, ended, threads: vec![keeper, reader_thread, log_thread, chores_thread] }
     }
@@ -238,7 +244,6 @@ impl Host {
         self.wait_for_threads(over)
     }
 
-    /// Also waits for work on the log that a caller's thread has taken: it holds a way to the chores' thread.
     fn wait_for_threads(self, over: Over) -> Over {
         for thread in self.threads {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -298,7 +303,7 @@ fn spawn_appender(mailbox: Mailbox, log: SharedLog, shared: Arc<Shared>) -> (Sen
             };
             while let Some(work) = next.take() {
                 let done = work.carry_out();
-                let gathers = Work::gather_after(&done);
+                let gathers = gathers(&done);
                 if gathers.is_some() && mailbox.leave(Message::Completed(Completion::Gather(true))).is_err() {
                     return;
                 }
@@ -347,7 +352,13 @@ fn prove(log: &SharedLog, tick: u64) -> Message {
         Some(Proof::Fenced) => Some(Completion::Fenced),
         Some(Proof::Held | Proof::Unknown) | None => None,
     };
-    Message::Logged(completion, log.authority_until())
+    Message::Logged { completion, authority: log.authority_until(), wants_chore: false }
+}
+
+/// For how long the frame after this one is gathered.
+fn gathers(done: &Message) -> Option<Duration> {
+    let Message::Logged { completion, authority, .. } = done else { return None };
+    completion.as_ref().and_then(|completion| gathers_after(completion, *authority))
 }
 
 fn spawn_reader(mut reader: FileReader, mailbox: Mailbox) -> (Sender<LogRead>, JoinHandle<()>) {
@@ -406,44 +417,46 @@ pub fn read_log(reader: &mut FileReader, read: &LogRead) -> LogReadDone {
     done
 }
 
-fn spawn_chores(mailbox: Mailbox, log: SharedLog) -> (Sender<()>, JoinHandle<()>) {
-    let (wish, wishes) = channel::<()>();
+/// Work for the chores' thread.
+pub(crate) enum ChoreWork {
+    Trim(tenure_log::Lsn),
+    Chore,
+}
+
+fn spawn_chores(mailbox: Mailbox, log: SharedLog) -> (Sender<ChoreWork>, JoinHandle<()>) {
+    let (work, todo) = channel();
     let thread = spawn("tenure-chores", move || {
-        while wishes.recv().is_ok() {
-            while wishes.try_recv().is_ok() {}
-            loop {
-                let chore = lock(&log).chore();
-                let Some(chore) = chore else { break };
-                let done = chore.run();
-                let error = done.error().map(|error| chain(error));
-                let task = match done.kind() {
-                    ChoreKind::Spare => Task::Spare,
-                    ChoreKind::Removal => Task::Trim,
-                };
-                lock(&log).chore_done(done);
-                let failed = error.is_some();
-                if mailbox.put(Message::Completed(Completion::Worked(task, error))).is_err() {
-                    return;
+        for work in todo {
+            let done = match work {
+                ChoreWork::Trim(below) => {
+                    let mut log = lock(&log);
+                    let _ = log.trim(below);
+                    Message::Trimmed { wants_chore: log.wants_chore() }
                 }
-                // Not again at once, even if a frame asks for it: a full disk stays full for a while.
-                if failed && !pause(&wishes, Duration::from_millis(RETRY_AFTER_MS)) {
-                    return;
-                }
+                ChoreWork::Chore => run_chore(&log),
+            };
+            if mailbox.put(done).is_err() {
+                return;
             }
         }
     });
-    (wish, thread)
+    (work, thread)
 }
 
-/// Waits while wishes arrive. `false`: there will be none any more.
-fn pause(wishes: &Receiver<()>, time: Duration) -> bool {
-    let until_ms = read_clocks().boot_ms.saturating_add(time.as_millis() as u64);
-    loop {
-        let left_ms = until_ms.saturating_sub(read_clocks().boot_ms);
-        match wishes.recv_timeout(Duration::from_millis(left_ms)) {
-            Ok(()) if left_ms > 0 => {}
-            Ok(()) | Err(RecvTimeoutError::Timeout) => return true,
-            Err(RecvTimeoutError::Disconnected) => return false,
-        }
+/// The log is free meanwhile.
+fn run_chore(log: &SharedLog) -> Message {
+    let chore = lock(log).chore();
+    let done = chore.map(Chore::run);
+    let report = done.as_ref().map(|done| {
+        let task = match done.kind() {
+            ChoreKind::Spare => Task::Spare,
+            ChoreKind::Removal => Task::Trim,
+        };
+        (task, done.error().map(|error| chain(error)))
+    });
+    let mut log = lock(log);
+    if let Some(done) = done {
+        log.chore_done(done);
     }
+    Message::ChoreDone { done: report, wants_chore: log.wants_chore() }
 }

@@ -1,8 +1,8 @@
 //! Kernel, liveness and log as one machine.
 //!
 //! [`Engine::turn`] is a function of its inputs: what arrived, what completed, what time it is. What may
-//! leave comes out, never before what it rests on is durable. [`host`] alone adds threads, channels and the
-//! clock; the simulator adds its own.
+//! leave comes out, never before what it rests on is durable. [`Driver`] adds the care of the log, [`host`] alone
+//! threads, channels and the clock; the simulator adds its own.
 
 // What the engine is asked and what it says are in the words of its rules and of its log.
 pub use tenure_kernel as kernel;
@@ -14,6 +14,7 @@ mod commands;
 mod connections;
 mod control;
 mod deadlines;
+mod driver;
 mod endings;
 mod engine;
 mod following;
@@ -34,6 +35,7 @@ mod snapshot;
 mod status;
 mod ticker;
 mod turn;
+mod upkeep;
 mod waiters;
 mod waiting;
 
@@ -41,6 +43,7 @@ pub use answer::{
     Answer, Blocker, CallLimit, Checked, LeaseAnswer, LeaseFound, LeaseRead, LeaseSnapshot, News,
     PoolSnapshot, Published, Push, Refused, SessionSnapshot, WaitLimit, WaiterSnapshot,
 };
+pub use driver::{Driver, Job, Turned};
 pub use engine::{Appended, Completion, Engine, EngineConfig, Outputs, Role, Stop};
 pub use hands::speaks_for;
 pub use host::{Account, Accounts, Asker, Handle, HandleOf, Pending};
@@ -56,3 +59,4 @@ pub use snapshot::{SnapshotError, build_snapshot};
 pub use status::{Counters, GrantOutcome, Histogram, Status};
 pub use ticker::{Now, STALL_MS};
 pub use turn::{TURN_EVENTS_MAX, TURN_WORK_MAX};
+pub use upkeep::{Found, UpkeepOptions};

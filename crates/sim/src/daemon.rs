@@ -1,5 +1,5 @@
-//! One incarnation of the daemon: the real log and engine, driven as the host drives them. Appends take
-//! time, chores and snapshots run beside, effects are carried out.
+//! One incarnation of the daemon: the real log, and the real driver around the real engine. Its jobs take time and run
+//! beside the turns; what leaves is carried out.
 
 use crate::brief::Brief;
 use crate::happening::{Happening, Sender};
@@ -9,26 +9,23 @@ use crate::network::{Ask, Caller, Turn};
 use crate::violation::Violation;
 use crate::world::{Break, World};
 use std::collections::BTreeMap;
-use tenure_engine::host::Upkeep;
 use tenure_engine::{
-    Answer, Appended, Completion, Control, Engine, Input, Keeper, Now, Out, Outputs, Push, Refused, Request,
-    Submit, Ticket,
+    Answer, Appended, Completion, Control, Driver, Engine, Input, Keeper, Now, Out, Push, Refused, Request,
+    Submit, Ticket, Turned,
 };
 use tenure_kernel::names::split_pool_member;
-use tenure_kernel::{Action, Change, GateReport, Grant, LeaseId, Lsn, Member, Tick, Token};
-use tenure_log::{AppendOutcome, Batch, Chore, FileLog, FileLogOptions, Genesis, OrderedLog, Space};
+use tenure_kernel::{Action, Change, GateReport, Grant, LeaseId, Member, Tick, Token};
+use tenure_log::{AppendOutcome, Batch, Chore, FileLog, FileLogOptions, Genesis, OrderedLog};
 
 /// Only slow seeds grant leases for this long.
 const LONG_MS: u32 = 60 * 60 * 1000;
-/// The host's own request.
-const TRIM_TICKET: Ticket = Ticket(u64::MAX);
 
 /// Where the data is.
 pub(crate) const ROOT: &str = "data";
 
 pub(crate) struct Daemon {
     pub(crate) log: FileLog,
-    pub(crate) engine: Engine,
+    pub(crate) driver: Driver,
     pub(crate) tag: u32,
     pub(crate) inbox: Vec<Input>,
     pub(crate) completions: Vec<Completion>,
@@ -36,13 +33,6 @@ pub(crate) struct Daemon {
     /// The frame that waits for the disk.
     pub(crate) frame: Option<Batch>,
     pub(crate) chore: Option<Chore>,
-    pub(crate) chores_after: u64,
-    pub(crate) space: Space,
-    pub(crate) upkeep: Upkeep,
-    /// History below here is to go.
-    pub(crate) trim_below: Option<tenure_log::Lsn>,
-    /// The engine has been asked for it and has not answered.
-    pub(crate) trim_asked: bool,
     /// The turn that is planned; earlier plans no longer count.
     pub(crate) turn_token: u64,
     pub(crate) turn_at: Option<u64>,
@@ -58,24 +48,32 @@ pub(crate) struct Backup {
 }
 
 impl Daemon {
-    /// One turn of the engine; what it handled remembers it.
-    fn work(&mut self, now: Now, inputs: Vec<Input>, completions: Vec<Completion>) -> Outputs {
+    pub(crate) fn engine(&self) -> &Engine {
+        self.driver.engine()
+    }
+
+    /// One turn of the driver; what it handled remembers it.
+    fn work(&mut self, now: Now, inputs: Vec<Input>, completions: Vec<Completion>) -> Turned {
         let tickets: Vec<Ticket> = inputs.iter().map(|input| input.ticket).collect();
-        let holds_until = self.engine.liveness().breaker_holds_until(self.engine.tick());
-        let opened = self.engine.counters().breaker_opened;
-        let seen = self.engine.applied_lsn();
-        let outputs = self.engine.turn(now, inputs, completions);
-        let tick = self.engine.tick();
+        let engine = self.driver.engine();
+        let holds_until = engine.liveness().breaker_holds_until(engine.tick());
+        let opened = engine.counters().breaker_opened;
+        let seen = engine.applied_lsn();
+        completions.into_iter().for_each(|completion| self.driver.completed(completion));
+        inputs.into_iter().for_each(|input| self.driver.asked(input));
+        let turned = self.driver.turn(now);
+        let engine = self.driver.engine();
+        let tick = engine.tick();
         // It may have opened within the turn, or been reset.
         let held = holds_until.is_some_and(|until| tick < until)
-            || self.engine.liveness().breaker_holds_until(tick).is_some()
-            || self.engine.counters().breaker_opened > opened;
+            || engine.liveness().breaker_holds_until(tick).is_some()
+            || engine.counters().breaker_opened > opened;
         for ticket in tickets {
             if let Some(ask) = self.asks.get_mut(&ticket) {
                 ask.turn = Some(Turn { tick, seen, held });
             }
         }
-        outputs
+        turned
     }
 }
 
@@ -121,7 +119,7 @@ impl World {
             self.turn_in(0);
             return Ok(());
         }
-        self.look_after_log(now);
+        let job = self.look_at_log(now);
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
         let inputs = core::mem::take(&mut daemon.inbox);
         let completions = core::mem::take(&mut daemon.completions);
@@ -136,7 +134,7 @@ impl World {
         for completion in &completions {
             if let Completion::Told(control) = completion {
                 self.trace.detail(self.now, format_args!("told {control:?}"));
-                self.invariants.told(aged, control);
+                self.invariants.told(aged, &self.story, control);
                 if let Control::ConnectionClosed(session) = control {
                     self.memory.closed.entry(*session).or_insert(aged);
                 }
@@ -150,14 +148,10 @@ impl World {
         let mut inputs = inputs;
         self.flood(&mut inputs);
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
-        if let Some(below) = daemon.trim_below
-            && !core::mem::replace(&mut daemon.trim_asked, true)
-        {
-            inputs.push(Input::new(TRIM_TICKET, Request::Trim(Lsn(below.0))));
-        }
-        let outputs = daemon.work(now, inputs, completions);
-        daemon.turns.entry(daemon.engine.tick()).or_insert(aged);
-        self.after_turn(outputs)
+        let mut turned = daemon.work(now, inputs, completions);
+        turned.jobs.extend(job);
+        daemon.turns.entry(daemon.engine().tick()).or_insert(aged);
+        self.after_turn(now, turned)
     }
 
     /// Remembers what the daemon is being told of connections and acknowledgements.
@@ -205,7 +199,7 @@ impl World {
         }
     }
 
-    fn after_turn(&mut self, outputs: Outputs) -> Result<(), Break> {
+    fn after_turn(&mut self, now: Now, outputs: Turned) -> Result<(), Break> {
         let idle = outputs.append.is_none() && outputs.outs.is_empty() && outputs.reads.is_empty();
         let caught_up =
             outputs.append.is_some() || (self.ledger.last_in_flight().is_none() && outputs.stop.is_none());
@@ -224,6 +218,9 @@ impl World {
         for read in outputs.reads {
             self.serve_read(&read);
         }
+        for job in outputs.jobs {
+            self.begin(job)?;
+        }
         self.invariants_after_turn(caught_up)?;
         self.judge_upkeep()?;
         if let Some(stop) = outputs.stop {
@@ -237,8 +234,9 @@ impl World {
             let late = self.random.below(late_max + 1);
             self.turn_in(wake + late);
         }
-        self.plan_look();
-        self.plan_chore();
+        if let Some(at_ms) = outputs.upkeep_at_ms {
+            self.plan_upkeep(at_ms.saturating_sub(now.boot_ms));
+        }
         Ok(())
     }
 
@@ -271,7 +269,7 @@ impl World {
         }
         // Everything decided so far has been told.
         if let Some(daemon) = &mut self.daemon {
-            let tick = daemon.engine.tick();
+            let tick = daemon.engine().tick();
             daemon.turns.retain(|told, _| *told >= tick);
         }
         Ok(())
@@ -292,15 +290,6 @@ impl World {
         self.invariants = invariants;
         judged?;
         match out {
-            Out::Answer(TRIM_TICKET, answer) => {
-                // Refused, it is asked again with the next turn.
-                if let Some(daemon) = &mut self.daemon {
-                    daemon.trim_asked = false;
-                }
-                if !matches!(answer, Answer::Refused(_)) {
-                    self.trim()?;
-                }
-            }
             Out::Answer(ticket, answer) => {
                 let Some(ask) = ask else { return Ok(()) };
                 if let Some(daemon) = &mut self.daemon {
@@ -375,7 +364,6 @@ impl World {
         let appended = match outcome {
             AppendOutcome::Committed { .. } => {
                 self.ledger.commit();
-                daemon.upkeep.grew(batch.payload().len() as u64);
                 Appended::Committed
             }
             AppendOutcome::Fenced => Appended::Fenced,
@@ -383,6 +371,9 @@ impl World {
             AppendOutcome::Failed(error) => Appended::Failed(error.to_string()),
         };
         daemon.completions.push(Completion::Appended { batch, outcome: appended, took_us: 1 });
+        if daemon.log.wants_chore() {
+            daemon.driver.wants_chore();
+        }
         let wait = self.random.below(2);
         self.turn_in(wait);
         Ok(())

@@ -245,7 +245,7 @@ impl World {
         self.clocks.boot_ahead += by;
         // With a deadline pending a gap counts for one second at most; without one it counts in full.
         let pending = self.daemon.as_ref().is_some_and(|daemon| {
-            let mut live = daemon.engine.kernel().leases_from(LeaseId(0));
+            let mut live = daemon.engine().kernel().leases_from(LeaseId(0));
             live.any(|view| view.terms().mode == Mode::Heartbeat && view.state().name() == StateName::Active)
         });
         let unearned = if pending || self.daemon.is_none() { by.min(STALL_MS) } else { by };

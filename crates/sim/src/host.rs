@@ -1,4 +1,4 @@
-//! What the host does beside the writer: chores, snapshots, trimming, gates, notices, reads for watchers.
+//! What the host does for the driver: chores, snapshots, trims, reads for watchers; and what the daemon does for its engine.
 
 use crate::happening::Happening;
 use crate::invariants::upkeep_is_done::Kept;
@@ -7,85 +7,74 @@ use crate::network::{Call, Caller, Purpose};
 use crate::violation::Violation;
 use crate::world::{Break, World};
 use std::io::Read;
-use tenure_engine::host::{Found, Step};
+use tenure_engine::host::read_log;
 use tenure_engine::{
-    Answer, Completion, Control, LogRead, LogReadDone, Now, Request, Task, build_snapshot, publish, setup,
+    Answer, Completion, Control, Found, Job, LogRead, Now, Request, Task, build_snapshot, setup,
 };
 use tenure_kernel::Lsn;
 use tenure_log::{ChoreKind, OrderedLog};
 
-/// Pause after a chore failed.
-const RETRY_AFTER_MS: u64 = 5_000;
-
 impl World {
-    pub(crate) fn plan_chore(&mut self) {
-        let (now, incarnation) = (self.now, self.incarnation);
-        let Some(daemon) = &mut self.daemon else { return };
-        if daemon.chore.is_some() || now < daemon.chores_after {
-            return;
-        }
-        daemon.chore = daemon.log.chore();
-        if daemon.chore.is_some() {
-            let wait = self.random.within(0..=30);
-            self.at(wait, Happening::Chore { incarnation });
-        }
-    }
-
-    pub(crate) fn run_chore(&mut self) {
-        let now = self.now;
-        let Some(daemon) = &mut self.daemon else { return };
-        if let Some(chore) = daemon.chore.take() {
-            let done = chore.run();
-            if self.disk.has_stopped() {
-                self.stopped_at_operation();
-                return;
-            }
-            if done.error().is_some() {
-                daemon.chores_after = now + RETRY_AFTER_MS;
-            }
-            let task = match done.kind() {
-                ChoreKind::Spare => Task::Spare,
-                ChoreKind::Removal => Task::Trim,
-            };
-            let error = done.error().map(ToString::to_string);
-            daemon.log.chore_done(done);
-            daemon.completions.push(Completion::Worked(task, error));
-            self.turn_in(0);
-        }
-        self.plan_chore();
-    }
-
-    /// Looks at what there is of the log, and does what the product's own decision says is due.
-    pub(crate) fn look_after_log(&mut self, now: Now) {
-        let incarnation = self.incarnation;
-        let Some(daemon) = &mut self.daemon else { return };
-        if !daemon.upkeep.is_look_due(now.boot_ms) || daemon.trim_below.is_some() {
-            return;
+    /// Tells the driver what there is of the log, where it wants to know.
+    pub(crate) fn look_at_log(&mut self, now: Now) -> Option<Job> {
+        let daemon = self.daemon.as_mut()?;
+        if !daemon.driver.wants_look(now) {
+            return None;
         }
         // A frame is being synced.
         if daemon.frame.is_some() {
-            return daemon.upkeep.look_again(now.boot_ms);
+            daemon.driver.look_again(now);
+            return None;
         }
         let (extents, space) = (daemon.log.extents(), daemon.log.space());
-        if space != daemon.space {
-            daemon.space = space;
-            daemon.completions.push(Completion::Space(space));
-            self.trace.line(self.now, format_args!("space is {space:?}"));
-        }
         let snapshots = daemon.log.snapshots().generations();
-        let tick = daemon.engine.tick().0;
+        let tick = daemon.engine().tick().0;
         let found = Found { extents: &extents, snapshots: &snapshots, space, tick };
-        match daemon.upkeep.look(now.boot_ms, &found) {
-            Step::Nothing => {}
-            Step::Snapshot => {
-                let upto = daemon.engine.synced_lsn();
+        self.trace.detail(self.now, format_args!("looks at the log: space is {space:?}"));
+        daemon.driver.look(now, &found, daemon.log.wants_chore())
+    }
+
+    /// Begins what the driver wants done.
+    pub(crate) fn begin(&mut self, job: Job) -> Result<(), Violation> {
+        let incarnation = self.incarnation;
+        match job {
+            Job::Snapshot { upto } => {
                 let wait_max = if self.random.chance(100) { 2_000 } else { 40 };
                 let wait = self.random.within(0..=wait_max);
                 self.at(wait, Happening::Snapshot { incarnation, upto });
             }
-            Step::Record => daemon.completions.push(Completion::RecordWanted),
-            Step::Trim(below) => daemon.trim_below = Some(below),
+            Job::Trim { below } => self.trim(below)?,
+            Job::Chore => {
+                let Some(daemon) = &mut self.daemon else { return Ok(()) };
+                daemon.chore = daemon.log.chore();
+                let wait = self.random.within(0..=30);
+                self.at(wait, Happening::Chore { incarnation });
+            }
         }
+        Ok(())
+    }
+
+    pub(crate) fn run_chore(&mut self) {
+        let now = self.read_clocks();
+        let Some(daemon) = &mut self.daemon else { return };
+        let done = daemon.chore.take().map(tenure_log::Chore::run);
+        if self.disk.has_stopped() {
+            self.stopped_at_operation();
+            return;
+        }
+        let report = done.as_ref().map(|done| {
+            let task = match done.kind() {
+                ChoreKind::Spare => Task::Spare,
+                ChoreKind::Removal => Task::Trim,
+            };
+            (task, done.error().map(ToString::to_string))
+        });
+        if let Some(done) = done {
+            daemon.log.chore_done(done);
+        }
+        let wants_chore = daemon.log.wants_chore();
+        daemon.driver.chore_done(now, report, wants_chore);
+        self.turn_in(0);
     }
 
     /// A slow seed's days are long: its turns for looks alone come late.
@@ -101,30 +90,29 @@ impl World {
         };
         let kept = Kept {
             now: self.now,
-            tick: daemon.engine.tick(),
+            tick: daemon.engine().tick(),
             extents: &daemon.log.extents(),
             snapshots: &daemon.log.snapshots().generations(),
-            options: &self.profile.host,
+            options: &self.profile.upkeep,
             late_ms: self.look_late_ms() + self.profile.sync_ms_max,
         };
         self.invariants.upkeep(&kept)
     }
 
-    /// A turn is run for the next look's sake; the end of an append or of a trim brings one itself.
-    pub(crate) fn plan_look(&mut self) {
-        let now = self.read_clocks();
-        let Some(daemon) = &self.daemon else { return };
-        if daemon.frame.is_none() && daemon.trim_below.is_none() {
-            let wake_in_ms = daemon.upkeep.wake_at_ms().saturating_sub(now.boot_ms).max(1);
-            self.turn_in(wake_in_ms.max(self.look_late_ms()));
+    /// A turn is run for the log's care; the end of an append brings one itself.
+    pub(crate) fn plan_upkeep(&mut self, in_ms: u64) {
+        if self.daemon.as_ref().is_some_and(|daemon| daemon.frame.is_none()) {
+            self.turn_in(in_ms.max(1).max(self.look_late_ms()));
         }
     }
 
     /// The log has recorded the trim: the segments go.
-    pub(crate) fn trim(&mut self) -> Result<(), Violation> {
+    fn trim(&mut self, below: tenure_log::Lsn) -> Result<(), Violation> {
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
-        let Some(below) = daemon.trim_below.take() else { return Ok(()) };
         let trimmed = daemon.log.trim(below);
+        let wants_chore = daemon.log.wants_chore();
+        daemon.driver.trimmed(wants_chore);
+        self.turn_in(0);
         self.tally.trimmed += trimmed.extents as u64;
         self.line(format_args!("{} segments go below {below}", trimmed.extents));
         upkeep_is_done::trim_was_recorded(&self.ledger, below)
@@ -140,9 +128,8 @@ impl World {
             self.stopped_at_operation();
             return Ok(());
         }
-        daemon.upkeep.snapshot_done(matches!(built, Ok(Some(_))));
         let error = built.as_ref().err().map(ToString::to_string);
-        daemon.completions.push(Completion::Worked(Task::Snapshot, error));
+        daemon.driver.snapshot_done(matches!(built, Ok(Some(_))), error);
         self.turn_in(0);
         let header = match built {
             Ok(Some(header)) => header,
@@ -194,23 +181,7 @@ impl World {
 
     pub(crate) fn serve_read(&mut self, read: &LogRead) {
         let Some(daemon) = &mut self.daemon else { return };
-        let mut reader = daemon.log.reader();
-        let mut done = LogReadDone { watch: read.watch, events: Vec::new(), next: read.from, oldest: None };
-        match reader.seek(tenure_log::Lsn(read.from.0)) {
-            Ok(()) => {}
-            Err(tenure_log::ReadError::Trimmed { oldest, .. }) => done.oldest = Some(Lsn(oldest.0)),
-            Err(_) => return,
-        }
-        while done.oldest.is_none() && done.events.len() < read.limit {
-            match reader.next_frame() {
-                Ok(Some(frame)) if frame.header.first_lsn.0 <= read.upto.0 => {
-                    let events = publish(frame.records(), frame.header.at);
-                    done.events.extend(events.into_iter().filter(|event| event.lsn >= read.from));
-                    done.next = Lsn(frame.header.next_lsn().0);
-                }
-                Ok(_) | Err(_) => break,
-            }
-        }
+        let done = read_log(&mut daemon.log.reader(), read);
         daemon.completions.push(Completion::LogRead(done));
         self.turn_in(1);
     }

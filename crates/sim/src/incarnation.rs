@@ -12,11 +12,10 @@ use crate::violation::Violation;
 use crate::world::{Break, World};
 use std::collections::BTreeMap;
 use std::path::Path;
-use tenure_engine::host::Upkeep;
-use tenure_engine::{Appended, Completion, Engine, setup};
+use tenure_engine::{Appended, Completion, Driver, Engine, setup};
 use tenure_kernel::{Kernel, Lsn, StateName};
 use tenure_log::file::Ended;
-use tenure_log::{AppendOutcome, FileLog, Moment, OrderedLog, Recovery, Space, restore};
+use tenure_log::{AppendOutcome, FileLog, OrderedLog, Recovery, restore};
 
 impl World {
     pub(crate) fn start(&mut self) -> Result<(), Break> {
@@ -120,18 +119,13 @@ impl World {
         self.clocks.catch_up_floor(identity.fence_base >> 20);
         self.daemon = Some(Daemon {
             log,
-            engine,
+            driver: Driver::new(engine, &self.profile.upkeep),
             tag: identity.tag,
             inbox: Vec::new(),
             completions: Vec::new(),
             asks: BTreeMap::new(),
             frame: None,
             chore: None,
-            chores_after: 0,
-            space: Space::Ok,
-            upkeep: Upkeep::new(&self.profile.host),
-            trim_below: None,
-            trim_asked: false,
             turn_token: 0,
             turn_at: None,
             stalled_until: 0,
@@ -196,7 +190,10 @@ impl World {
         }
         self.trace.line(self.now, format_args!("daemon stops"));
         let mut frame = daemon.frame.take();
-        let mut completions = core::mem::take(&mut daemon.completions);
+        daemon.driver.shut_down();
+        for completion in core::mem::take(&mut daemon.completions) {
+            daemon.driver.completed(completion);
+        }
         for _ in 0..64 {
             if let Some(batch) = frame.take() {
                 let committed = matches!(daemon.log.append(&batch), AppendOutcome::Committed { .. });
@@ -206,20 +203,20 @@ impl World {
                 }
                 self.ledger.commit();
                 let outcome = Appended::Committed;
-                completions.push(Completion::Appended { batch, outcome, took_us: 1 });
+                daemon.driver.completed(Completion::Appended { batch, outcome, took_us: 1 });
             }
-            let outputs = daemon.engine.turn(now, [], completions.drain(..));
-            if let Some(batch) = outputs.append {
+            let turned = daemon.driver.turn(now);
+            if let Some(batch) = turned.append {
                 self.ledger.give(&batch);
                 frame = Some(batch);
-            } else if daemon.engine.is_settled() {
+            } else if daemon.driver.may_close(now).is_some() {
                 break;
             }
         }
-        let at = Moment { tick: daemon.engine.tick().0, wall_ms: now.wall_ms };
-        let settled = daemon.engine.is_settled();
+        let ends_at = daemon.driver.may_close(now);
         self.ledger.closes();
-        let closed = settled && matches!(daemon.log.close(at), AppendOutcome::Committed { .. });
+        let closed =
+            ends_at.is_some_and(|at| matches!(daemon.log.close(at), AppendOutcome::Committed { .. }));
         if !closed {
             return self.stop_failed();
         }

@@ -113,9 +113,9 @@ impl Invariants {
     }
 
     /// A request enters the engine with this turn.
-    pub(crate) fn told(&mut self, aged: u64, control: &Control) {
+    pub(crate) fn told(&mut self, aged: u64, story: &Story, control: &Control) {
         match control {
-            Control::Cancel(ticket) => self.queue.cancelled(aged, *ticket),
+            Control::Cancel(ticket) => self.queue.cancelled(aged, story, *ticket),
             Control::ConnectionClosed(session) => self.closes.told(aged, *session),
             _ => {}
         }

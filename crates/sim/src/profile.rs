@@ -4,7 +4,7 @@
 use crate::random::Random;
 use std::time::Duration;
 use tenure_engine::EngineConfig;
-use tenure_engine::host::HostOptions;
+use tenure_engine::UpkeepOptions;
 use tenure_kernel::{Hashing, Retention};
 
 const MINUTE_MS: u64 = 60_000;
@@ -42,7 +42,7 @@ pub struct Profile {
     /// Bytes of a segment.
     pub segment_bytes: u64,
     /// When snapshots are due and how much history is kept.
-    pub host: HostOptions,
+    pub upkeep: UpkeepOptions,
     /// Settings of the engine.
     pub engine: EngineConfig,
 }
@@ -215,7 +215,7 @@ impl Profile {
             wake_late_ms_max: if random.chance(500) { random.within(1..=40) } else { 0 },
             sync_ms_max: if random.chance(150) { random.within(200..=3_000) } else { random.within(1..=15) },
             segment_bytes,
-            host: draw_host(random, segment_bytes),
+            upkeep: draw_upkeep(random, segment_bytes),
             engine,
         };
         if random.chance(60) {
@@ -270,13 +270,12 @@ impl Profile {
 }
 
 /// A snapshot after a few frames or after many; history that goes soon by its bytes, by its age or not at all.
-fn draw_host(random: &mut Random, segment_bytes: u64) -> HostOptions {
+fn draw_upkeep(random: &mut Random, segment_bytes: u64) -> UpkeepOptions {
     let age_ms = random.within(2_000..=60_000);
     let history_age_max = Duration::from_millis(if random.chance(500) { age_ms } else { 24 * HOUR_MS });
-    HostOptions {
+    UpkeepOptions {
         snapshot_bytes_min: 1024 * random.within(1..=16),
         history_bytes_max: segment_bytes * random.below(6),
         history_age_max,
-        ..HostOptions::default()
     }
 }

@@ -158,7 +158,7 @@ impl World {
     fn offers(&mut self) -> Vec<TakeOver> {
         let Some(daemon) = self.daemon.as_ref() else { return Vec::new() };
         let leases: Vec<LeaseId> =
-            daemon.engine.kernel().leases_from(LeaseId(0)).map(|view| view.id()).collect();
+            daemon.engine().kernel().leases_from(LeaseId(0)).map(|view| view.id()).collect();
         let count = self.random.within(1..=4);
         (0..count)
             .filter_map(|_| self.random.index(leases.len()))
@@ -169,13 +169,13 @@ impl World {
     /// A lease that liveness says is draining: what a face may take over.
     fn draining_lease(&mut self) -> Option<LeaseId> {
         let daemon = self.daemon.as_ref()?;
-        let tick = daemon.engine.tick();
+        let tick = daemon.engine().tick();
         let draining: Vec<LeaseId> = daemon
-            .engine
+            .engine()
             .kernel()
             .leases_from(LeaseId(0))
             .filter(|view| {
-                let standing = daemon.engine.liveness().view(*view, tick).standing;
+                let standing = daemon.engine().liveness().view(*view, tick).standing;
                 matches!(standing, Some(tenure_liveness::Standing::Draining(_)))
             })
             .map(|view| view.id())

@@ -332,7 +332,7 @@ impl World {
             clients: &self.clients,
             profile: &self.profile,
             tag: self.tag(),
-            engine: self.daemon.as_ref().map(|daemon| &daemon.engine),
+            engine: self.daemon.as_ref().map(|daemon| daemon.engine()),
             durable_lsn: self.disk.durable_lsn(),
         }
     }

@@ -4,7 +4,7 @@
 //! So an answer that needs no disk is there before the question has changed threads, and what many ask at once
 //! is still decided together.
 
-use super::writer::{Keeps, Turned, Work, Writer};
+use super::writer::{Keeps, TurnEnd, Work, Writer};
 use super::{Message, boot_us, read_clocks};
 use crate::engine::Stop;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -81,7 +81,7 @@ impl Helm {
             self.state.swap(TAKEN, Ordering::AcqRel);
             let mut seat = self.seat();
             let Some(writer) = seat.as_mut() else { break };
-            let Turned { work, next_turn_at_ms, outcome } = writer.turn(keeps);
+            let TurnEnd { work, next_turn_at_ms, outcome } = writer.turn(keeps);
             kept = kept.or(work);
             if let Some(outcome) = outcome {
                 self.end(&mut seat, outcome);

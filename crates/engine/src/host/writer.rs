@@ -1,4 +1,4 @@
-//! What a turn needs beside the engine, and what follows from one: messages in, answers and frames out. Knows
+//! What a turn needs beside the driver, and what follows from one: messages in, answers, frames and jobs out. Knows
 //! nothing of who runs it.
 
 use super::handle::{Shared, Slot};
@@ -6,36 +6,29 @@ use super::helm::Mailbox;
 use super::memory::resident_bytes;
 use super::pools::{Admitted, Places};
 use super::stalls::{Stalls, turn_over};
-use super::upkeep::{Found, Step, Upkeep};
 use super::{
-    HostOptions, Listener, Message, Over, SharedLog, append_now, boot_us, chain, lock, read_clocks, spawn,
+    ChoreWork, Listener, Message, Over, SharedLog, append_now, boot_us, chain, lock, read_clocks, spawn,
 };
 use crate::answer::{Answer, Refused};
-use crate::engine::{Appended, Completion, Engine, Outputs, Role, Stop};
+use crate::driver::{Driver, Job, Turned};
+use crate::engine::{Completion, Role, Stop};
 use crate::hub::LogRead;
 use crate::journal::Out;
-use crate::report::Task;
 use crate::request::{Input, Request, Ticket};
 use crate::snapshot::build_snapshot;
 use crate::ticker::Now;
+use crate::upkeep::Found;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
-use std::time::Duration;
+use std::sync::{Arc, TryLockError};
 use tenure_kernel::{Lsn, Setup};
 use tenure_log::snapshot::SnapshotHeader;
-use tenure_log::{AppendOutcome, Authority, Batch, FileReader, Moment, OrderedLog, SnapshotStore, Space};
+use tenure_log::{AppendOutcome, Authority, Batch, FileReader, Moment, SnapshotStore};
 
-/// The host's own request; callers' tickets count up from one.
-const TRIM_TICKET: Ticket = Ticket(u64::MAX);
 /// Syncs quicker than this are done by whoever asked alone.
 const OWN_SYNC_US_MAX: u64 = 1_500;
 /// Messages taken in one turn.
 const MESSAGES_MAX: usize = 4_096;
-/// Frames of at least this many records are followed by one that is gathered for a while.
-const GATHER_RECORDS_MIN: u32 = 32;
-/// The part of a round trip that gathering may take.
-const GATHER_PART: u64 = 8;
 
 /// Which work on the log a thread keeps for itself; the rest goes to the log thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +46,6 @@ pub(crate) enum Keeps {
 /// Work on the log, and the log: nobody else holds on to it.
 pub(crate) struct Work {
     log: SharedLog,
-    chores: Sender<()>,
     what: What,
 }
 
@@ -63,31 +55,13 @@ enum What {
 }
 
 impl Work {
-    /// For how long the frame after this one is worth gathering: where one is far away and this one was well filled,
-    /// those who were just answered ask again before it leaves.
-    pub(crate) fn gather_after(done: &Message) -> Option<Duration> {
-        if let Message::Logged(
-            Some(Completion::Appended { batch, outcome: Appended::Committed, took_us }),
-            Authority::Until { .. },
-        ) = done
-        {
-            let is_worth_it = batch.count() >= GATHER_RECORDS_MIN;
-            return is_worth_it.then(|| Duration::from_micros(took_us / GATHER_PART));
-        }
-        None
-    }
-
     /// Does it; may block on the disk.
     pub(crate) fn carry_out(self) -> Message {
-        let Self { log, chores, what } = self;
+        let Self { log, what } = self;
         let mut log = lock(&log);
         let completion = match what {
             What::Append(batch) => {
                 let (outcome, took_us) = append_now(log.as_mut(), &batch);
-                if log.wants_chore() {
-                    // Who is gone has nothing left to do.
-                    let _ = chores.send(());
-                }
                 Completion::Appended { batch, outcome, took_us }
             }
             What::Resolve(batch) => {
@@ -95,12 +69,13 @@ impl Work {
                 Completion::Resolved { batch, resolution }
             }
         };
-        Message::Logged(Some(completion), log.authority_until())
+        let wants_chore = log.wants_chore();
+        Message::Logged { completion: Some(completion), authority: log.authority_until(), wants_chore }
     }
 }
 
 /// What came of a turn.
-pub(crate) struct Turned {
+pub(crate) struct TurnEnd {
     /// Work that this thread kept.
     pub(crate) work: Option<Work>,
     /// When time alone brings the next turn, in boot time; zero: there is more to do at once.
@@ -111,8 +86,11 @@ pub(crate) struct Turned {
 
 /// What turns are run with.
 pub(crate) struct Writer {
-    engine: Engine,
+    driver: Driver,
     log: SharedLog,
+    /// Reads the log without it.
+    log_reader: FileReader,
+    snapshots: SnapshotStore,
     setup: Setup,
     listener: Listener,
     shared: Arc<Shared>,
@@ -122,31 +100,18 @@ pub(crate) struct Writer {
     peeked: Option<Message>,
     appender: Sender<Work>,
     reader: Sender<LogRead>,
-    chores: Sender<()>,
+    chores: Sender<ChoreWork>,
     ended: Sender<Over>,
     /// What is owed to callers, by the first ticket of each.
     calls: BTreeMap<Ticket, Gathered>,
     /// Callers that ask whether turns are run; the next turn answers them.
     probes: Vec<Arc<Slot>>,
-    inputs: Vec<Input>,
-    completions: Vec<Completion>,
     /// How long syncs take, smoothed.
     sync_us: u64,
     /// How many came with something since the last frame was given out, and before that one.
     callers: u32,
     callers_before: u32,
     stalls: Stalls,
-    upkeep: Upkeep,
-    snapshots: SnapshotStore,
-    space: Space,
-    /// History below here is to go, once the log has recorded that.
-    trim_below: Option<tenure_log::Lsn>,
-    /// The log has recorded it.
-    recorded_trim: Option<tenure_log::Lsn>,
-    /// A snapshot up to here was asked for.
-    snapshot_upto: Option<Lsn>,
-    shutting_down: bool,
-    handing_over: bool,
 }
 
 /// The answers of one call that are there by now.
@@ -163,28 +128,27 @@ pub(crate) struct Ways {
     pub(crate) inbox: Receiver<Message>,
     pub(crate) appender: Sender<Work>,
     pub(crate) reader: Sender<LogRead>,
-    pub(crate) chores: Sender<()>,
+    pub(crate) chores: Sender<ChoreWork>,
     pub(crate) ended: Sender<Over>,
     pub(crate) listener: Listener,
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Writer {
-    pub(crate) fn new(
-        engine: Engine,
-        log: SharedLog,
-        setup: Setup,
-        options: &HostOptions,
-        ways: Ways,
-    ) -> Self {
+    pub(crate) fn new(driver: Driver, log: SharedLog, setup: Setup, ways: Ways) -> Self {
         let Ways { mailbox, inbox, appender, reader, chores, ended, listener, shared } = ways;
-        let snapshots = lock(&log).snapshots();
+        let (log_reader, snapshots) = {
+            let log = lock(&log);
+            (log.reader(), log.snapshots())
+        };
         if let Some(newest) = snapshots.newest() {
             shared.snapshot_taken(Lsn(newest.lsn.0), newest.at.wall_ms);
         }
         Self {
-            engine,
+            driver,
             log,
+            log_reader,
+            snapshots,
             setup,
             listener,
             shared,
@@ -197,64 +161,69 @@ impl Writer {
             ended,
             calls: BTreeMap::new(),
             probes: Vec::new(),
-            inputs: Vec::new(),
-            completions: Vec::new(),
             sync_us: 0,
             callers: 0,
             callers_before: 0,
             stalls: Stalls::default(),
-            upkeep: Upkeep::new(options),
-            snapshots,
-            space: Space::Ok,
-            trim_below: None,
-            recorded_trim: None,
-            snapshot_upto: None,
-            shutting_down: false,
-            handing_over: false,
         }
     }
 
     /// Takes what has arrived and runs one turn of the machine.
-    pub(crate) fn turn(&mut self, keeps: Keeps) -> Turned {
+    pub(crate) fn turn(&mut self, keeps: Keeps) -> TurnEnd {
         let leaves_some = self.receive();
         let now = read_clocks();
-        self.completions.extend(self.stalls.waited(now.boot_ms));
+        if let Some(stalled) = self.stalls.waited(now.boot_ms) {
+            self.driver.completed(stalled);
+        }
         if leaves_some && self.stalls.mark() {
             // Who is at the helm needs no call.
             let _ = self.mailbox.leave(Message::Mark(now.boot_ms));
         }
-        self.look_after_log(now);
-        if let Some(below) = self.trim_below {
-            self.inputs.push(Input::new(TRIM_TICKET, Request::Trim(Lsn(below.0))));
-        }
-        let outputs = self.engine.turn(now, self.inputs.drain(..), self.completions.drain(..));
-        self.shared.tell_turn(self.engine.tick(), self.engine.synced_lsn());
-        let wake_in_ms = outputs.wake_in_ms;
+        let job = self.look_at_log(now);
+        let mut turned = self.driver.turn(now);
+        turned.jobs.extend(job);
+        let engine = self.driver.engine();
+        self.shared.tell_turn(engine.tick(), engine.synced_lsn());
         self.answer_probes();
-        let (work, stop) = self.carry_out(outputs, keeps);
-        // Due by now is due at zero, whatever the clock says meanwhile.
-        let wake_at_ms =
-            wake_in_ms.map(|in_ms| if in_ms == 0 { 0 } else { now.boot_ms.saturating_add(in_ms) });
-        // A trim that is under way is waited for, and brings its turn itself.
-        let look_at_ms = self.trim_below.is_none().then(|| self.upkeep.wake_at_ms());
         // Nobody calls again for what a turn left behind.
         let rest_at_ms = leaves_some.then_some(0);
-        let next_turn_at_ms = wake_at_ms.into_iter().chain(look_at_ms).chain(rest_at_ms).min();
+        let next_turn_at_ms = turned.next_turn_at_ms(now).into_iter().chain(rest_at_ms).min();
+        let (work, stop) = self.carry_out(turned, keeps);
         let outcome = match stop {
             Some(stop) => Some(Err(stop)),
-            None if self.handing_over => Some(Ok(())),
-            None if self.shutting_down && self.inbox_is_empty() && self.engine.is_settled() => {
-                Some(self.close())
-            }
-            None => None,
+            None if self.driver.hands_over() => Some(Ok(())),
+            None => self.close(),
         };
-        self.completions.extend(turn_over(now.boot_ms, boot_us() / 1_000));
-        Turned { work, next_turn_at_ms, outcome }
+        if let Some(stalled) = turn_over(now.boot_ms, boot_us() / 1_000) {
+            self.driver.completed(stalled);
+        }
+        TurnEnd { work, next_turn_at_ms, outcome }
+    }
+
+    /// Tells the driver what there is of the log, where it wants to know. A turn never waits for the log, whose thread may
+    /// wait for a disk.
+    fn look_at_log(&mut self, now: Now) -> Option<Job> {
+        if !self.driver.wants_look(now) {
+            return None;
+        }
+        let (extents, space, wants_chore) = match self.log.try_lock() {
+            Ok(log) => (log.extents(), log.space(), log.wants_chore()),
+            // While a frame is being synced the answer can wait.
+            Err(TryLockError::WouldBlock) => {
+                self.driver.look_again(now);
+                return None;
+            }
+            Err(TryLockError::Poisoned(_)) => unreachable!("invariant: nobody panics while holding the log"),
+        };
+        let snapshots = self.snapshots.generations();
+        let tick = self.driver.engine().tick().0;
+        let found = Found { extents: &extents, snapshots: &snapshots, space, tick };
+        self.driver.look(now, &found, wants_chore)
     }
 
     fn answer_probes(&mut self) {
         for slot in self.probes.drain(..) {
-            slot.fill(vec![self.engine.probed()]);
+            slot.fill(vec![self.driver.engine().probed()]);
         }
     }
 
@@ -286,7 +255,7 @@ impl Writer {
                 let slot = owed.accept();
                 self.callers += 1;
                 let count = requests.len();
-                if self.shutting_down || count == 0 {
+                if self.driver.is_closing() || count == 0 {
                     slot.refuse_all(&Refused::ShuttingDown);
                     self.shared.pools.give_back(&places);
                     return;
@@ -297,31 +266,38 @@ impl Writer {
             }
             Message::Probe(owed) => self.probes.push(owed.accept()),
             Message::Mark(put_ms) => self.stalls.came(put_ms),
-            Message::Completed(completion) => self.completed(completion),
-            Message::Logged(completion, authority) => {
+            Message::Completed(completion) => self.driver.completed(completion),
+            Message::Logged { completion, authority, wants_chore } => {
+                if let Some(Completion::Appended { took_us, .. }) = &completion {
+                    self.sync_us = (self.sync_us * 7 + took_us) / 8;
+                }
                 if let Some(completion) = completion {
-                    self.completed(completion);
+                    self.driver.completed(completion);
                 }
                 if authority != Authority::Forever {
-                    self.completions.push(Completion::Authority(authority));
+                    self.driver.completed(Completion::Authority(authority));
+                }
+                if wants_chore {
+                    self.driver.wants_chore();
                 }
             }
-            Message::SnapshotDone(outcome) => self.snapshot_done(outcome),
-            Message::TakeSnapshot(upto) => {
-                self.snapshot_upto = Some(upto);
-                self.upkeep.look_now();
+            Message::ChoreDone { done, wants_chore } => {
+                self.driver.chore_done(read_clocks(), done, wants_chore);
             }
-            Message::ShutDown => self.shutting_down = true,
-            Message::HandOver => self.handing_over = true,
+            Message::Trimmed { wants_chore } => self.driver.trimmed(wants_chore),
+            Message::SnapshotDone(outcome) => self.snapshot_done(&outcome),
+            Message::TakeSnapshot(upto) => self.driver.take_snapshot(upto),
+            Message::ShutDown => self.driver.shut_down(),
+            Message::HandOver => self.driver.hand_over(),
         }
     }
 
     /// Refuses what belongs to a lane in which too much is outstanding; the rest of the call goes on.
     fn take_in(&mut self, first: Ticket, requests: Vec<Request>, admitted: &Admitted) {
-        self.inputs.reserve(requests.len());
+        self.driver.reserve(requests.len());
         for (ticket, request) in (first.0..).map(Ticket).zip(requests) {
             match admitted[request.lane() as usize] {
-                Ok(share) => self.inputs.push(Input { ticket, request, share }),
+                Ok(share) => self.driver.asked(Input { ticket, request, share }),
                 Err(limit) => {
                     let max = self.shared.pools.value(limit);
                     self.gather(ticket, Answer::Refused(Refused::Overloaded { limit, max }));
@@ -330,30 +306,8 @@ impl Writer {
         }
     }
 
-    fn completed(&mut self, completion: Completion) {
-        match &completion {
-            Completion::Appended { batch, took_us, .. } => {
-                self.sync_us = (self.sync_us * 7 + took_us) / 8;
-                self.upkeep.grew(batch.payload().len() as u64);
-            }
-            Completion::Copied(batch) => self.upkeep.grew(batch.payload().len() as u64),
-            Completion::Resolved { .. }
-            | Completion::LogRead(_)
-            | Completion::Space(_)
-            | Completion::Worked(..)
-            | Completion::Stalled { .. }
-            | Completion::RecordWanted
-            | Completion::Authority(_)
-            | Completion::Gather(_)
-            | Completion::Told(_)
-            | Completion::Format(_)
-            | Completion::Fenced => {}
-        }
-        self.completions.push(completion);
-    }
-
-    fn carry_out(&mut self, outputs: Outputs, keeps: Keeps) -> (Option<Work>, Option<Stop>) {
-        let Outputs { outs, append, resolve, reads, wake_in_ms: _, stop } = outputs;
+    fn carry_out(&mut self, turned: Turned, keeps: Keeps) -> (Option<Work>, Option<Stop>) {
+        let Turned { outs, append, resolve, reads, jobs, wake_in_ms: _, upkeep_at_ms: _, stop } = turned;
         // The frame first: it syncs while the answers are delivered.
         let work = append.map(What::Append).or(resolve.map(What::Resolve));
         let kept = work.and_then(|what| self.send_or_keep(what, keeps));
@@ -363,6 +317,14 @@ impl Writer {
         }
         for out in outs {
             self.deliver(out);
+        }
+        for job in jobs {
+            match job {
+                Job::Snapshot { upto } => self.build_snapshot(upto),
+                // Whoever is gone has nothing left to do.
+                Job::Trim { below } => drop(self.chores.send(ChoreWork::Trim(below))),
+                Job::Chore => drop(self.chores.send(ChoreWork::Chore)),
+            }
         }
         (kept, stop)
     }
@@ -379,7 +341,7 @@ impl Writer {
             }
             (Keeps::WhatIsQuick, What::Resolve(_)) | (Keeps::Nothing | Keeps::NothingForLong, _) => false,
         };
-        let work = Work { log: Arc::clone(&self.log), chores: self.chores.clone(), what };
+        let work = Work { log: Arc::clone(&self.log), what };
         if is_kept {
             return Some(work);
         }
@@ -389,12 +351,6 @@ impl Writer {
 
     fn deliver(&mut self, out: Out) {
         match out {
-            // Refused, it is asked again with the next turn.
-            Out::Answer(TRIM_TICKET, Answer::Refused(_)) => {}
-            Out::Answer(TRIM_TICKET, _) => {
-                self.recorded_trim = self.trim_below.take();
-                self.upkeep.look_now();
-            }
             Out::Answer(ticket, answer) => self.gather(ticket, answer),
             Out::Push(_)
             | Out::OpenGate(_)
@@ -421,48 +377,9 @@ impl Writer {
         }
     }
 
-    /// Looks at what there is of the log, and does what is due. All that a turn needs the log for is done here: a turn never
-    /// waits for the log, whose thread may wait for a disk.
-    fn look_after_log(&mut self, now: Now) {
-        if !self.upkeep.is_look_due(now.boot_ms) || self.trim_below.is_some() {
-            return;
-        }
-        let log = Arc::clone(&self.log);
-        // While a frame is being synced the answer can wait.
-        let Ok(mut log) = log.try_lock() else { return self.upkeep.look_again(now.boot_ms) };
-        if let Some(below) = self.recorded_trim.take() {
-            self.trim(log.as_mut(), below);
-        }
-        if let Some(upto) = self.snapshot_upto.take()
-            && self.upkeep.begin_snapshot(now.boot_ms)
-        {
-            self.build_snapshot(log.reader(), upto);
-        }
-        let (extents, space, wants_chore) = (log.extents(), log.space(), log.wants_chore());
-        if space != self.space {
-            self.space = space;
-            self.completions.push(Completion::Space(space));
-        }
-        if space == Space::Low && wants_chore {
-            // No frame may come that would ask for it.
-            let _ = self.chores.send(());
-        }
-        let snapshots = self.snapshots.generations();
-        let found = Found { extents: &extents, snapshots: &snapshots, space, tick: self.engine.tick().0 };
-        match (self.upkeep.look(now.boot_ms, &found), self.engine.role()) {
-            (Step::Snapshot, _) => self.build_snapshot(log.reader(), Lsn(u64::MAX)),
-            (Step::Record, Role::Writing) => self.completions.push(Completion::RecordWanted),
-            // The log records the trim first; the segments go once that record is durable.
-            (Step::Trim(below), Role::Writing) => self.trim_below = Some(below),
-            // A follower decides alone how much of its copy it keeps: the log records nothing.
-            (Step::Trim(below), Role::Following) => self.trim(log.as_mut(), below),
-            (Step::Record, Role::Following) | (Step::Nothing, _) => {}
-        }
-    }
-
-    fn build_snapshot(&mut self, mut reader: FileReader, upto: Lsn) {
+    fn build_snapshot(&mut self, upto: Lsn) {
         let (setup, mailbox, store) = (self.setup.clone(), self.mailbox.clone(), self.snapshots.clone());
-        let (upto, shared) = (upto.min(self.engine.synced_lsn()), Arc::clone(&self.shared));
+        let (mut reader, shared) = (self.log_reader.another(), Arc::clone(&self.shared));
         spawn("tenure-snapshot", move || {
             // Snapshots may take as long as they like; holders may not.
             let _ = rustix::process::setpriority_process(None, 19);
@@ -476,36 +393,22 @@ impl Writer {
         });
     }
 
-    /// A snapshot that fails leaves the log as it was; another one is tried while it is due.
-    fn snapshot_done(&mut self, outcome: Result<Option<SnapshotHeader>, String>) {
-        self.upkeep.snapshot_done(matches!(outcome, Ok(Some(_))));
-        if let Ok(Some(newest)) = &outcome {
+    fn snapshot_done(&mut self, outcome: &Result<Option<SnapshotHeader>, String>) {
+        if let Ok(Some(newest)) = outcome {
             self.shared.snapshot_taken(Lsn(newest.lsn.0), newest.at.wall_ms);
         }
-        self.completions.push(Completion::Worked(Task::Snapshot, outcome.err()));
+        self.driver.snapshot_done(matches!(outcome, Ok(Some(_))), outcome.as_ref().err().cloned());
     }
 
-    fn trim(&mut self, log: &mut dyn OrderedLog, below: tenure_log::Lsn) {
-        let _ = log.trim(below);
-        // The chores thread removes the segments now: the next frame may be far.
-        let _ = self.chores.send(());
-    }
-
-    fn close(&mut self) -> Result<(), Stop> {
-        let now = read_clocks();
-        let at = Moment { tick: self.engine.tick().0, wall_ms: now.wall_ms };
+    /// Closes the log, if everything is finished. `None`: not yet.
+    fn close(&mut self) -> Option<Result<(), Stop>> {
+        let at: Moment = self.driver.may_close(read_clocks()).filter(|_| self.inbox_is_empty())?;
         self.answer_rest(&Refused::ShuttingDown);
-        let log = Arc::clone(&self.log);
-        let mut log = lock(&log);
-        if let Some(below) = self.recorded_trim.take() {
-            self.trim(log.as_mut(), below);
-        }
-        match log.close(at) {
-            AppendOutcome::Committed { .. } => Ok(()),
+        Some(match lock(&self.log).close(at) {
+            AppendOutcome::Committed { .. } | AppendOutcome::Unknown => Ok(()),
             AppendOutcome::Fenced => Err(Stop::Fenced),
-            AppendOutcome::Unknown => Ok(()),
             AppendOutcome::Failed(error) => Err(Stop::LogFailed(error.to_string())),
-        }
+        })
     }
 }
 
@@ -515,13 +418,13 @@ impl Writer {
         if outcome.is_err() {
             self.answer_rest(&Refused::OutcomeUnknown);
         }
-        if self.handing_over {
+        if self.driver.hands_over() {
             // What one who writes has taken may be in a frame.
-            let is_writing = self.engine.role() == Role::Writing;
+            let is_writing = self.driver.engine().role() == Role::Writing;
             self.answer_rest(if is_writing { &Refused::OutcomeUnknown } else { &Refused::NotLeader });
         }
         // Whoever started the host may have gone.
-        let _ = self.ended.send(Over { outcome, engine: Box::new(self.engine) });
+        let _ = self.ended.send(Over { outcome, engine: Box::new(self.driver.into_engine()) });
     }
 
     /// A turn panicked: what became of anything is not known.
@@ -547,11 +450,12 @@ mod tests {
     use super::super::helm::Helm;
     use super::super::pools::Pools;
     use super::*;
-    use crate::engine::EngineConfig;
+    use crate::engine::{Engine, EngineConfig};
     use crate::request::Control;
+    use crate::upkeep::UpkeepOptions;
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
-    use tenure_log::{FileLog, FileLogOptions, Genesis, RealDisk};
+    use tenure_log::{FileLog, FileLogOptions, Genesis, OrderedLog, RealDisk};
 
     // Callers of messages that the turn before had no room for had called already: the rest waited for the next caller.
     #[test]
@@ -572,7 +476,8 @@ mod tests {
         let listener: Listener = Box::new(|_| {});
         let ways =
             Ways { mailbox: mailbox.clone(), inbox, appender, reader, chores, ended, listener, shared };
-        let mut writer = Writer::new(engine, log, setup, &HostOptions::default(), ways);
+        let driver = Driver::new(engine, &UpkeepOptions::default());
+        let mut writer = Writer::new(driver, log, setup, ways);
         for n in 0..3 * MESSAGES_MAX as u64 {
             let cancel = Completion::Told(Control::Cancel(Ticket(n)));
             mailbox.leave(Message::Completed(cancel)).unwrap();

@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
-use tenure_engine::Answer;
 use tenure_engine::host::HostOptions;
+use tenure_engine::{Answer, UpkeepOptions};
 use tenure_kernel::{Fence, LeaseId};
 
 /// Set for the process that is to be killed: the directory it works in.
@@ -113,7 +113,10 @@ fn kill(child: &mut Child) {
 fn grants_until_it_is_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
     let (log, recovery) = files(Path::new(&directory));
-    let options = HostOptions { snapshot_bytes_min: 16 << 10, ..HostOptions::default() };
+    let options = HostOptions {
+        upkeep: UpkeepOptions { snapshot_bytes_min: 16 << 10, ..UpkeepOptions::default() },
+        ..HostOptions::default()
+    };
     let host = start(log, &recovery, options, Box::new(|_| {}));
     let handle = host.handle();
     let mut stdout = std::io::stdout();

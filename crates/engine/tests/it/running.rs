@@ -10,7 +10,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tempfile::TempDir;
 use tenure_engine::host::{Handle, Host, HostOptions, Listener, read_clocks};
-use tenure_engine::{Answer, Control, Engine, EngineConfig, Out, Push, Refused, Request, Status, Submit};
+use tenure_engine::{
+    Answer, Control, Engine, EngineConfig, Out, Push, Refused, Request, Status, Submit, UpkeepOptions,
+};
 use tenure_kernel::{Action, Bundle, Grant, LeaseId, Lsn, Policy, Release, Text, Token};
 use tenure_log::{
     AppendOutcome, Authority, Batch, BatchId, Chore, ChoreDone, Extent, FileLog, FileLogOptions, FileReader,
@@ -275,7 +277,10 @@ fn snapshots(directory: &TempDir) -> usize {
 #[test]
 fn history_beyond_its_bounds_is_trimmed_once_two_snapshots_cover_it() {
     let directory = TempDir::new().unwrap();
-    let options = HostOptions { history_bytes_max: 1, ..HostOptions::default() };
+    let options = HostOptions {
+        upkeep: UpkeepOptions { history_bytes_max: 1, ..UpkeepOptions::default() },
+        ..HostOptions::default()
+    };
     let mut trimmed = false;
     // A host takes one snapshot in five seconds; each round has its own.
     for round in 0..4 {

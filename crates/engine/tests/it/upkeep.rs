@@ -4,7 +4,7 @@ use crate::running::{Failing, grant, open, release, start};
 use std::path::Path;
 use tempfile::TempDir;
 use tenure_engine::host::{Handle, Host, HostOptions, read_clocks};
-use tenure_engine::{Answer, Refused, Request, Submit};
+use tenure_engine::{Answer, Refused, Request, Submit, UpkeepOptions};
 use tenure_kernel::{Action, Bundle, Grant, Policy, RecordKind};
 use tenure_log::{
     AppendOutcome, BatchBuilder, BatchId, FileLog, FileLogOptions, Genesis, Moment, OrderedLog, Recovery,
@@ -83,8 +83,11 @@ fn a_log_written_in_twenty_short_lives_has_snapshots_and_is_trimmed() {
     let directory = TempDir::new().unwrap();
     let due_bytes = 64 << 10;
     let host = HostOptions {
-        snapshot_bytes_min: due_bytes,
-        history_bytes_max: 4 * SEGMENT_BYTES,
+        upkeep: UpkeepOptions {
+            snapshot_bytes_min: due_bytes,
+            history_bytes_max: 4 * SEGMENT_BYTES,
+            ..UpkeepOptions::default()
+        },
         ..HostOptions::default()
     };
     for _ in 0..20 {
@@ -111,7 +114,13 @@ fn a_quiet_daemon_lets_go_of_history_that_is_too_old() {
     host.shut_down().unwrap();
     assert!(segments(directory.path()).len() > 3);
 
-    let age = HostOptions { history_age_max: std::time::Duration::from_millis(1), ..HostOptions::default() };
+    let age = HostOptions {
+        upkeep: UpkeepOptions {
+            history_age_max: std::time::Duration::from_millis(1),
+            ..UpkeepOptions::default()
+        },
+        ..HostOptions::default()
+    };
     let host = serve(directory.path(), age);
     wait_until(&host.handle(), "history that is too old goes", || segments(directory.path()).len() == 1);
     assert!(host.handle().call(grant("after", "h")).live().is_some());

@@ -5,7 +5,7 @@
 use super::Verdict;
 use crate::ledger::Ledger;
 use crate::violation::Violation;
-use tenure_engine::host::HostOptions;
+use tenure_engine::UpkeepOptions;
 use tenure_kernel::{Change, Tick};
 use tenure_log::snapshot::SnapshotHeader;
 use tenure_log::{Extent, Lsn};
@@ -24,7 +24,7 @@ pub(crate) struct Kept<'a> {
     pub(crate) tick: Tick,
     pub(crate) extents: &'a [Extent],
     pub(crate) snapshots: &'a [SnapshotHeader],
-    pub(crate) options: &'a HostOptions,
+    pub(crate) options: &'a UpkeepOptions,
     /// Longest append, and longest lateness of a turn for a look's sake.
     pub(crate) late_ms: u64,
 }

@@ -105,8 +105,9 @@ impl Queue {
         self.asking.insert(number, asking);
     }
 
-    /// The caller of a waiting request is gone.
-    pub(super) fn cancelled(&mut self, aged: u64, ticket: Ticket) {
+    /// The caller of a waiting request is gone. Until then it may have kept others waiting.
+    pub(super) fn cancelled(&mut self, aged: u64, story: &Story, ticket: Ticket) {
+        self.look_who_blocks(story);
         let Some(number) = self.tickets.get(&ticket) else {
             self.cancelled_before.insert(ticket);
             return;

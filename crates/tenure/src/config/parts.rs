@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tenure_cluster::etcd::{EtcdOptions, EtcdTls};
 use tenure_cluster::growth;
-use tenure_engine::EngineConfig;
 use tenure_engine::host::HostOptions;
+use tenure_engine::{EngineConfig, UpkeepOptions};
 use tenure_faces::{RegistrationOptions, Reuse, StreamOptions};
 use tenure_kernel::{Limits, Retention};
 use tenure_liveness::{BreakerConfig, LivenessConfig};
@@ -63,9 +63,11 @@ impl Settings {
     /// For the host.
     pub(crate) fn host_options(&self) -> HostOptions {
         HostOptions {
-            snapshot_bytes_min: self.log.snapshot_bytes.0,
-            history_bytes_max: self.history.bytes.0,
-            history_age_max: Duration::from_millis(self.history.age.ms()),
+            upkeep: UpkeepOptions {
+                snapshot_bytes_min: self.log.snapshot_bytes.0,
+                history_bytes_max: self.history.bytes.0,
+                history_age_max: Duration::from_millis(self.history.age.ms()),
+            },
             // Whatever fits into the inbox may be under way.
             outstanding_max: self.limits.calls.max(self.limits.inbox) as usize,
             outstanding_per_principal_max: self.limits.calls_per_principal as usize,

@@ -72,8 +72,8 @@ pub(super) fn start(
         shared,
         runtime: runtime.clone(),
         stopping: stopping.clone(),
-        bytes_max: host.history_bytes_max,
-        age_max_ms: host.history_age_max.as_millis() as u64,
+        bytes_max: host.upkeep.history_bytes_max,
+        age_max_ms: host.upkeep.history_age_max.as_millis() as u64,
         stage,
         was_short: false,
         tried: None,
@@ -97,7 +97,8 @@ pub(super) fn start(
 
 /// Where the local log is that this node put aside last, because the log was adopted or its copy was of no use any more.
 pub(super) fn log_put_aside(data_dir: &Path) -> Option<PathBuf> {
-    Some(data_dir.join("log.aside")).filter(|directory| directory.is_dir())
+    let directory = std::path::absolute(data_dir.join("log.aside")).ok()?;
+    directory.is_dir().then_some(directory)
 }
 
 impl Drop for Bringing {

@@ -4,7 +4,7 @@
 //! Segments go only below the older of two snapshots. History that should go and is not covered by one yet brings
 //! snapshots, and where nothing was written since the newest of them, a record.
 
-use super::HostOptions;
+use std::time::Duration;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_log::snapshot::SnapshotHeader;
 use tenure_log::{Extent, HistoryWindow, Lsn, Space, bytes_above};
@@ -17,6 +17,27 @@ const LOOK_IDLE_MS: u64 = 60_000;
 const LOOK_AGAIN_MS: u64 = 10;
 /// Pause after work away from the hot path failed, and between two snapshots.
 pub(crate) const RETRY_AFTER_MS: u64 = 5_000;
+
+/// Settings of the log's care.
+#[derive(Clone, Debug)]
+pub struct UpkeepOptions {
+    /// A snapshot is taken when this many bytes of log lie above the newest one, or twice its length.
+    pub snapshot_bytes_min: u64,
+    /// History kept at most, in bytes of log.
+    pub history_bytes_max: u64,
+    /// History kept at most, by age in ticks.
+    pub history_age_max: Duration,
+}
+
+impl Default for UpkeepOptions {
+    fn default() -> Self {
+        Self {
+            snapshot_bytes_min: 256 << 20,
+            history_bytes_max: 1 << 30,
+            history_age_max: Duration::from_secs(7 * 24 * 60 * 60),
+        }
+    }
+}
 
 /// What there is.
 pub struct Found<'a> {
@@ -32,7 +53,7 @@ pub struct Found<'a> {
 
 /// What is to be done next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     /// Nothing is due.
     Nothing,
     /// A snapshot is taken.
@@ -43,8 +64,8 @@ pub enum Step {
     Trim(Lsn),
 }
 
-/// Decides it. The simulator drives the same.
-pub struct Upkeep {
+/// Decides it.
+pub(crate) struct Upkeep {
     snapshot_bytes_min: u64,
     history_bytes_max: u64,
     history_age_ms_max: u64,
@@ -62,8 +83,7 @@ pub struct Upkeep {
 
 impl Upkeep {
     /// Looks first at what other processes left.
-    #[must_use]
-    pub fn new(options: &HostOptions) -> Self {
+    pub(crate) fn new(options: &UpkeepOptions) -> Self {
         Self {
             snapshot_bytes_min: options.snapshot_bytes_min,
             history_bytes_max: options.history_bytes_max,
@@ -78,7 +98,7 @@ impl Upkeep {
     }
 
     /// The log became longer.
-    pub fn grew(&mut self, bytes: u64) {
+    pub(crate) fn grew(&mut self, bytes: u64) {
         self.unlooked_bytes = self.unlooked_bytes.saturating_add(bytes);
         if self.unlooked_bytes >= self.snapshot_bytes_min {
             self.look_at_ms = 0;
@@ -86,30 +106,28 @@ impl Upkeep {
     }
 
     /// Whether the log is looked at with this turn.
-    #[must_use]
-    pub fn is_look_due(&self, now_ms: u64) -> bool {
+    pub(crate) fn is_look_due(&self, now_ms: u64) -> bool {
         now_ms >= self.look_at_ms
     }
 
     /// When a turn is run for the next look's sake.
-    #[must_use]
-    pub fn wake_at_ms(&self) -> u64 {
+    pub(crate) fn wake_at_ms(&self) -> u64 {
         self.wake_at_ms
     }
 
     /// Something waits for a look, which comes with a turn of its own.
-    pub fn look_now(&mut self) {
+    pub(crate) fn look_now(&mut self) {
         (self.look_at_ms, self.wake_at_ms) = (0, 0);
     }
 
     /// The log could not be looked at.
-    pub fn look_again(&mut self, now_ms: u64) {
+    pub(crate) fn look_again(&mut self, now_ms: u64) {
         self.look_at_ms = now_ms.saturating_add(LOOK_AGAIN_MS);
         self.wake_at_ms = self.look_at_ms;
     }
 
     /// Takes in what there is and says what is to be done.
-    pub fn look(&mut self, now_ms: u64, found: &Found<'_>) -> Step {
+    pub(crate) fn look(&mut self, now_ms: u64, found: &Found<'_>) -> Step {
         // What must go waits for two of them: the second follows the first at once.
         if self.snapshot_stored && !self.surplus(found, u64::MAX).is_empty() {
             self.snapshot_at_ms = 0;
@@ -132,7 +150,7 @@ impl Upkeep {
     }
 
     /// Whether a snapshot may be begun now; if so, it is.
-    pub fn begin_snapshot(&mut self, now_ms: u64) -> bool {
+    pub(crate) fn begin_snapshot(&mut self, now_ms: u64) -> bool {
         if self.snapshot_under_way || now_ms < self.snapshot_at_ms {
             return false;
         }
@@ -142,7 +160,7 @@ impl Upkeep {
     }
 
     /// A snapshot attempt came to its end.
-    pub fn snapshot_done(&mut self, stored: bool) {
+    pub(crate) fn snapshot_done(&mut self, stored: bool) {
         self.snapshot_under_way = false;
         self.snapshot_stored = stored;
         self.look_at_ms = 0;
@@ -196,17 +214,15 @@ impl Upkeep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use tenure_log::Moment;
 
     const HOUR_MS: u64 = 60 * 60 * 1_000;
 
     fn upkeep() -> Upkeep {
-        Upkeep::new(&HostOptions {
+        Upkeep::new(&UpkeepOptions {
             snapshot_bytes_min: 1_000,
             history_bytes_max: 10_000,
             history_age_max: Duration::from_secs(24 * 60 * 60),
-            ..HostOptions::default()
         })
     }
 
