@@ -24,7 +24,7 @@ pub struct Status {
     pub socket: Option<String>,
     /// Path of the data directory.
     pub data_dir: String,
-    /// `standalone`: one daemon with its own log.
+    /// `standalone`: one daemon with its own log. `cluster`: a node of a cluster.
     pub mode: String,
     /// A leader that was silent for this long is replaced; null where the daemon is not a node of a cluster.
     #[serde(default)]

@@ -60,7 +60,7 @@ pub enum BootError {
         known: u64,
     },
     /// The store has forgotten something.
-    #[error("{0}; it was restored from a backup")]
+    #[error("the store was restored from a backup")]
     Restored(#[from] Forgot),
     /// A migration into the store was not finished.
     #[error("the log in the store is being copied there; finish that with `tenure cluster migrate`")]

@@ -107,7 +107,7 @@ pub enum FollowError {
         key: String,
     },
     /// The store has forgotten something.
-    #[error("{0}; it was restored from a backup")]
+    #[error("the store was restored from a backup")]
     Forgot(#[from] Forgot),
     /// Another node has found that the store has forgotten something, and marked it.
     #[error("the store lacks changes that {by} has: {what}")]

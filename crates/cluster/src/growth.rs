@@ -550,16 +550,21 @@ impl Growth {
     }
 }
 
-/// What a leader does now. What is not known is asked again.
+/// What a leader does now. What is not known is asked again. A user whose role covers the prefix alone cannot know who else
+/// is there.
 fn still(compaction: Compaction, store: &dyn Store, keys: &Keys) -> Result<Compaction, StoreError> {
     if compaction != Compaction::WhileAlone {
         return Ok(compaction);
     }
     let (first, last) = keys.all();
-    let before = store.range("\0", &first, 1, WITHIN)?;
-    let after = store.range(&last, "\u{10ffff}", 1, WITHIN)?;
-    let is_alone = before.found.is_empty() && after.found.is_empty();
-    Ok(if is_alone { Compaction::WhileAlone } else { Compaction::Never })
+    for (from, to) in [("\0", first.as_str()), (last.as_str(), "\u{10ffff}")] {
+        match store.range(from, to, 1, WITHIN) {
+            Ok(ranged) if ranged.found.is_empty() => {}
+            Ok(_) | Err(StoreError::Refused { .. }) => return Ok(Compaction::Never),
+            Err(error @ StoreError::Unanswered { .. }) => return Err(error),
+        }
+    }
+    Ok(Compaction::WhileAlone)
 }
 
 /// A step that deletes the first few keys from `from` up to `to`, and how far the store has come. `None`: there are none.

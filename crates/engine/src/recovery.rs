@@ -7,8 +7,8 @@ use crate::ticker::Now;
 use std::io::Read;
 use tenure_kernel::codec::DecodeError;
 use tenure_kernel::{
-    Internal, Kernel, LeaseId, LeaseState, LeaseView, Lsn, Mode, Note, Replica, SessionId, Setup, StateError,
-    Text, Tick, Unreadable, Violation,
+    Internal, Kernel, LeaseId, LeaseState, LeaseView, Lsn, Mode, Note, Reason, Replica, SessionId, Setup,
+    StateError, Text, Tick, Unreadable, Violation,
 };
 use tenure_log::snapshot::{LoadError, SnapshotHeader};
 use tenure_log::{
@@ -263,9 +263,11 @@ impl Engine {
     }
 
     /// A restored log must not let old ownership rise again: what was live before it became this log is
-    /// revoked, and nothing is granted until the longest of those promises has run out.
+    /// revoked, and nothing is granted until the longest of those promises has run out, counted from the first of these
+    /// revocations: whoever goes on later does not wait anew.
     fn revoke_restored(&mut self, identity_since: Lsn) {
         let mut longest_ms = 0;
+        let mut since: Option<Tick> = None;
         let mut old = Vec::new();
         for view in self.kernel.leases_from(LeaseId(0)) {
             if view.id().lsn() >= identity_since {
@@ -274,10 +276,16 @@ impl Engine {
             longest_ms = longest_ms.max(self.assumed_promise_ms(view));
             match view.state() {
                 LeaseState::Reserved { .. } | LeaseState::Active { .. } => old.push(view.id()),
-                LeaseState::Revoking(_) => {}
+                LeaseState::Revoking(revocation) => {
+                    // Another restore may have revoked it before this log was what it is.
+                    let is_of_this = view.changed_lsn() >= identity_since;
+                    if is_of_this && revocation.reason == Reason::Restored {
+                        since = Some(since.map_or(revocation.at, |known| known.min(revocation.at)));
+                    }
+                }
             }
         }
-        self.wait_with_grants(self.tick.after_ms(longest_ms));
+        self.wait_with_grants(since.unwrap_or(self.tick).after_ms(longest_ms));
         let sessions = self
             .kernel
             .sessions_from(SessionId(0))

@@ -129,7 +129,8 @@ pub(crate) fn error(lens: &Lens<'_>, refused: &Refused, about: impl Into<About>)
         Refused::NotYet { remaining_ms } => not_yet(
             "the log was restored from a backup: grants wait until holders of earlier leases have stopped",
             *remaining_ms,
-        ),
+        )
+        .with("restored", true),
         Refused::Cancelled => Error::new(ErrorCode::WaitTimeout, "the request was cancelled while it waited"),
         Refused::Trimmed { oldest } => Error::new(
             ErrorCode::LsnTrimmed,

@@ -47,7 +47,7 @@ pub(crate) fn shown(
         http: vitals.http.clone(),
         socket: vitals.socket.clone(),
         data_dir: vitals.data_dir.clone(),
-        mode: "standalone".to_owned(),
+        mode: if vitals.leader_ttl_ms.is_some() { "cluster" } else { "standalone" }.to_owned(),
         leader_ttl_ms: vitals.leader_ttl_ms,
         log_tag: LogTag::of(lens.identity).to_string(),
         lsn: status.applied_lsn.0,

@@ -13,6 +13,7 @@ use std::env;
 use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -25,6 +26,9 @@ use crate::failure::{Failure, Words, chain};
 use crate::printer::Printer;
 use crate::secrets::in_file;
 use crate::standalone::Standalone;
+
+/// A node of a cluster without a leader holds a call for 12 s, with the default `--leader-ttl`, before it answers.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Where a daemon listens unless it was told otherwise.
 const USUAL_ADDRESS: &str = "http://127.0.0.1:5641";
@@ -214,7 +218,7 @@ impl Reach {
     /// A client with the caller's credentials.
     fn builder(&self, endpoints: Endpoints) -> Result<ClientBuilder, Cause> {
         let is_https = is_https(&endpoints);
-        let mut builder = Client::builder_of(endpoints);
+        let mut builder = Client::builder_of(endpoints).request_timeout(REQUEST_TIMEOUT);
         if let Some(token) = self.token() {
             builder = builder.token(token);
         }

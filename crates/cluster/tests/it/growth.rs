@@ -34,6 +34,8 @@ struct Counting {
     pieces_put: AtomicUsize,
     /// How often it was compacted.
     compacted: AtomicUsize,
+    /// Everything outside of the prefix is refused.
+    is_narrow: AtomicBool,
     /// Pieces are refused.
     is_full: AtomicBool,
     on_read: Mutex<Option<OnRead>>,
@@ -47,6 +49,7 @@ impl Counting {
             walked_max: AtomicUsize::new(0),
             pieces_put: AtomicUsize::new(0),
             compacted: AtomicUsize::new(0),
+            is_narrow: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             on_read: Mutex::default(),
         })
@@ -85,6 +88,11 @@ impl Store for Counting {
     }
 
     fn range(&self, from: &str, to: &str, limit: usize, within: Duration) -> Result<Ranged, StoreError> {
+        let (first, last) = keys().all();
+        if self.is_narrow.load(Ordering::SeqCst) && (from < first.as_str() || to > last.as_str()) {
+            let why = "permission denied".to_owned();
+            return Err(StoreError::Refused { why, no_space: false });
+        }
         let found = self.under.range(from, to, limit, within);
         if keys().frame_number(from).is_some() {
             self.walked_max.fetch_max(self.keys_in(from, to), Ordering::SeqCst);
@@ -315,6 +323,19 @@ fn a_leader_that_is_not_alone_any_more_compacts_nothing() {
     grown.store.step(&txn, WITHIN).unwrap();
     assert_eq!((trim_twice(&mut grown), grown.growth.compaction()), (0, Compaction::Never));
     assert_eq!(begin(&grown.store).compaction(), Compaction::Never, "in the next term");
+}
+
+// Nothing was ever trimmed there: whether others are there could not be asked, and was asked again and again.
+#[test]
+fn a_leader_whose_role_covers_the_prefix_alone_trims_and_leaves_compaction_to_others() {
+    let mut grown = Grown::new();
+    grown.store.is_narrow.store(true, Ordering::SeqCst);
+    let writer = encode(&grown.log.writer());
+    grown.growth = Growth::begin(&*grown.store, keys(), writer, Compaction::WhileAlone).unwrap();
+    assert_eq!(grown.growth.compaction(), Compaction::Never);
+    grown.write(100, 1_000);
+    grown.snapshot(b"state");
+    assert!(matches!(grown.tend_on(MIB), Tended::Trimmed { .. }));
 }
 
 #[test]

@@ -102,6 +102,43 @@ fn a_restored_log_that_restarts_again_waits_again() {
     ));
 }
 
+// Each restart, and each change of leader in a cluster, began the wait again: with leases of a day one restart a day was
+// enough for no grant ever.
+#[test]
+fn a_restored_log_that_restarts_waits_for_what_is_left_of_its_time() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted, granted
+        0      old <- lease 1 active [a] old epoch 1 fence 1 valid 19899
+        0      short <- lease 2 active [b] short epoch 1 fence 2 valid 994
+        0      frame 3.1 at 4099: note restarted, revoked, revoked
+        1000   frame 3.2 at 4102: reclaimed
+        1000   frame 4.1 at 4103: note restarted
+        1000   new <- not_yet: 19000 ms
+        19999  new <- not_yet: 1 ms
+        20000  frame 4.2 at 4104: granted
+        20000  new <- lease 4104 active [d] new epoch 1 fence 4104 valid 89549
+    "#]]
+    .assert_eq(&tell(
+        "old: grant a ttl=20000
+         short: grant b ttl=1000
+         settle
+         restore
+         turn
+         settle
+         until 15000
+         restart
+         new: grant d
+         turn
+         settle
+         until 19999
+         new: grant d
+         settle
+         until 20000
+         new: grant d
+         settle",
+    ));
+}
+
 /// What a holder has seen belongs to the log that was lost: a session that lived on would never hear of
 /// losses at positions below that.
 #[test]

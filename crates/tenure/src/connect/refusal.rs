@@ -132,6 +132,9 @@ fn hint(error: &Error) -> Option<String> {
             "wait longer with --wait; tenure resource show lists holder and waiters".to_owned()
         }
         ErrorCode::StaleEpoch => "tenure lease show shows the current epoch and holder".to_owned(),
+        ErrorCode::NotYet if detail("restored").is_some() => {
+            format!("grants resume in {}", duration(number("remaining_ms")?))
+        }
         ErrorCode::NotYet => match number("remaining_ms") {
             Some(left) => format!("safe in {}; --force does it now, and the log records it", duration(left)),
             None => "--force does it now, and the log records it".to_owned(),

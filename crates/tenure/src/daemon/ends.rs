@@ -79,7 +79,9 @@ impl Second {
 impl Second {
     fn report(&mut self, report: &Report, identity: &Identity) {
         match report {
-            Report::DiskLow => tracing::warn!("the disk is nearly full: grants are rejected"),
+            Report::DiskLow => {
+                tracing::warn!("the disk, or the store of the cluster, is nearly full: grants are rejected")
+            }
             Report::DiskOk => tracing::info!("the disk has room again: grants resumed"),
             Report::BreakerOpened { silent, alive } => {
                 tracing::warn!(

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use tenure_cluster::etcd::{EtcdOpenError, EtcdOptions, EtcdStore};
 use tenure_cluster::growth::Compaction;
-use tenure_cluster::store::Store;
+use tenure_cluster::store::{Store, StoreError};
 use tenure_cluster::{BootError, BootOptions, Booted, Clock, Double, Keys, Listing, Memory, boot};
 use tenure_engine::host::{boot_us, read_clocks};
 use tenure_faces::{Stage, Vitals};
@@ -122,15 +122,23 @@ impl NodeError {
                 BootError::Open(tenure_log::OpenError::NoCopy { .. }) => {
                     Some("move that log into the cluster with: tenure cluster migrate".to_owned())
                 }
-                BootError::Store(_) => Some("check that etcd runs, and check --store".to_owned()),
+                BootError::Store(StoreError::Unanswered { .. }) => Some(NO_ANSWER.to_owned()),
+                BootError::Store(StoreError::Refused { .. }) => Some(NOT_LET_IN.to_owned()),
                 _ => None,
             },
+            Self::Interlock(InterlockError::Silent { .. }) => Some(NO_ANSWER.to_owned()),
+            Self::Interlock(InterlockError::Rejects { .. }) => Some(NOT_LET_IN.to_owned()),
             Self::Unheard(unheard) => Some(unheard.hint()),
             Self::Etcd(_) | Self::Interlock(_) | Self::Roots(_) | Self::Double(_) | Self::Replay(_) => None,
         }
     }
 }
 
+/// What helps where etcd does not answer.
+const NO_ANSWER: &str = "check that etcd runs, and check --store; an etcd that speaks TLS needs --etcd-ca";
+/// What helps where etcd rejects what a node asks.
+const NOT_LET_IN: &str =
+    "check --etcd-user and --etcd-password-file, and that the user's role covers the prefix of --store";
 /// How long the store may take to answer for the first time.
 const STORE_WITHIN: Duration = Duration::from_secs(15);
 /// How long everything may take from the word to the end.

@@ -1,7 +1,7 @@
 //! The nodes of a cluster, its leader, and the store below.
 
 use tenure_api::{
-    ClusterLeader, ClusterNode, ClusterStatus, ClusterStore, LeaderChange, NodeState, StoreMember,
+    ClusterLeader, ClusterNode, ClusterStatus, ClusterStore, LeaderChange, NodeState, Role, StoreMember,
     StoreSilence,
 };
 use tenure_history::duration;
@@ -20,7 +20,10 @@ pub(crate) fn cluster_page(now: Option<Now>, status: &ClusterStatus) -> Page {
     let mut page = Page::default();
     page.row("node", format!("{}, {}", status.node, status.role));
     let leader = status.leader.as_ref().map(|leader| leader_words(now, leader));
+    let has_lost = status.role != Role::Leader
+        && status.leader.as_ref().is_some_and(|leader| leader.node == status.node);
     let leader = match (leader, &status.store.silent) {
+        (Some(leader), None) if has_lost => format!("NONE: this node cannot lead at present; last: {leader}"),
         (Some(leader), None) => leader,
         (Some(leader), Some(_)) => format!("UNKNOWN, etcd does not answer; last: {leader}"),
         (None, _) => "NONE: this node knows of no leader".to_owned(),
@@ -106,7 +109,7 @@ fn format_words(status: &ClusterStatus) -> String {
 fn silence_words(now: Option<Now>, silence: &StoreSilence) -> String {
     let StoreSilence { since, for_ms, why } = silence;
     let since = when(now, since);
-    format!("no answer for {}, last answer {since}, which the rows below show: {why}", duration(*for_ms))
+    format!("no usable answer for {}, last one {since}, which the rows below show: {why}", duration(*for_ms))
 }
 
 fn lag_words(status: &ClusterStatus) -> String {
@@ -133,6 +136,9 @@ fn store_words(store: &ClusterStore) -> String {
 }
 
 fn member_words(member: &StoreMember) -> String {
+    if member.version.is_empty() {
+        return format!("{} ({}), does not answer", member.name, member.id);
+    }
     let leader = if member.is_leader { ", leader" } else { "" };
     let alarms = match member.alarms.as_slice() {
         [] => String::new(),
@@ -252,7 +258,7 @@ mod tests {
         });
         let page = cluster_page(now(), &status).lines().join("\n");
         assert!(page.contains("UNKNOWN, etcd does not answer; last: a at"), "{page}");
-        assert!(page.contains("no answer for 12 s, last answer 12 s ago"), "{page}");
+        assert!(page.contains("no usable answer for 12 s, last one 12 s ago"), "{page}");
         assert!(page.contains("no answer within 1s"), "{page}");
     }
 

@@ -13,7 +13,7 @@ use tenure_cluster::moving;
 use tenure_cluster::values::{Head, Meta};
 use tenure_cluster::{self as cluster, BootOptions, Remembered, copy_whole};
 use tenure_engine::host::read_clocks;
-use tenure_history::LogTag;
+use tenure_history::{LogTag, duration};
 use tenure_kernel::codec::FORMAT;
 use tenure_log::{LogEnd, Lsn, Mirror};
 
@@ -120,14 +120,15 @@ impl Adopt {
         if let Some(which) = survey.continues() {
             let name = &survey.names()[which];
             what.push(if has_store_end {
-                format!("records {} to {} are recovered from {name}", stands.head.lsn + 1, end.last_lsn)
+                recovered(stands.head.lsn + 1, end.last_lsn.0, name)
             } else {
                 format!("etcd and {name} differ: records that only etcd has are LOST")
             });
         }
         what.extend(losses(&survey, &continued));
         what.push("every live lease ends, with the reason `restored`".to_owned());
-        what.push(format!("the cluster grants nothing for {} s", plan.wait_ms / 1_000));
+        let default = if self.longest_ttl.is_none() { ", unless --longest-ttl says otherwise" } else { "" };
+        what.push(format!("the cluster grants nothing for {}{default}", duration(plan.wait_ms)));
         self.consent.obtain(printer, &what, "end every live lease and recover?")?;
         moving::adopt(&opened.store, &opened.keys, &stands, &plan, &state.bytes, FORMAT)
             .map_err(|error| failed(&error))?;
@@ -200,6 +201,14 @@ impl Memory {
             frame: self.copy.last_frame(),
             end: self.copy.end(),
         }
+    }
+}
+
+/// Which records etcd gets back.
+fn recovered(first: u64, last: u64, name: &str) -> String {
+    match first == last {
+        true => format!("record {last} is recovered from {name}"),
+        false => format!("records {first} to {last} are recovered from {name}"),
     }
 }
 

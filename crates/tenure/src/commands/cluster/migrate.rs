@@ -45,6 +45,18 @@ const EXAMPLES: &str = "Examples:
   tenure cluster migrate --from /var/lib/tenure --to etcd://10.0.0.9:2379/tenure
   tenure cluster migrate --from etcd://10.0.0.9:2379/tenure --to /var/lib/tenure-back";
 
+/// Why nothing was moved, and what helps.
+fn not_imported(error: &MoveError, to: &EtcdAddress) -> Failure {
+    let failure = failed(error);
+    match error {
+        MoveError::NotEmpty { .. } => failure.with_hint(format!(
+            "choose another prefix; if that log is not needed, delete it with: etcdctl del --prefix {}/",
+            to.prefix
+        )),
+        _ => failure,
+    }
+}
+
 /// How long a step of a writer is good for until one claims.
 const WRITER_TTL_MS: u64 = 3_000;
 
@@ -55,8 +67,10 @@ impl Migrate {
 
     pub(super) fn run(self, printer: &mut Printer) -> Result<(), Failure> {
         let usage = |text: &str| Failure::Usage(Words::new(text.to_owned()));
-        let what =
-            format!("the log in {} moves to {}; a daemon can no longer serve the source", self.from, self.to);
+        let what = format!(
+            "the log in {} moves to {}; afterwards no daemon can serve the source",
+            self.from, self.to
+        );
         match (self.from.contains("://"), self.to.contains("://")) {
             (false, true) => {
                 let address = store_address(&self.to).map_err(|why| usage(&why))?;
@@ -102,7 +116,7 @@ fn into_cluster(from: &Path, to: &EtcdAddress, printer: &mut Printer) -> Result<
                 writer_ttl_ms: WRITER_TTL_MS,
                 wall_ms: read_clocks().wall_ms,
             };
-            moving::import(&steps, &opened.keys, &beginning).map_err(|error| failed(&error))?;
+            moving::import(&steps, &opened.keys, &beginning).map_err(|error| not_imported(&error, to))?;
             let at = tenure_log::Moment { tick: state.tick.0, wall_ms: read_clocks().wall_ms };
             // The source is ended for good before anybody can serve the target.
             write_durably(from, MOVED_MARKER, &to.text())?;

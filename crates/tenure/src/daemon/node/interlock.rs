@@ -20,6 +20,15 @@ pub(crate) enum InterlockError {
         #[source]
         source: StoreError,
     },
+    /// It answers, and does not let this node in.
+    #[error("etcd at {endpoints} rejects the requests of this node")]
+    Rejects {
+        /// Whom was asked.
+        endpoints: String,
+        /// What it said.
+        #[source]
+        source: StoreError,
+    },
     /// It is too old.
     #[error("etcd member {member} has version {found}; {OLDEST_TEXT} or later is required")]
     TooOld {
@@ -52,10 +61,7 @@ pub(crate) fn check(store: &Arc<EtcdStore>, within: Duration) -> Result<Vec<Stri
     let before = survey(store, within)?;
     let mut warnings = Vec::new();
     for found in &before {
-        let Some(status) = &found.status else {
-            warnings.push(format!("etcd member {} does not answer", found.member.name));
-            continue;
-        };
+        let Some(status) = &found.status else { continue };
         if is_too_old(&status.version) {
             return Err(InterlockError::TooOld {
                 member: found.member.name.clone(),
@@ -79,14 +85,24 @@ pub(crate) fn check(store: &Arc<EtcdStore>, within: Duration) -> Result<Vec<Stri
 
 fn survey(store: &EtcdStore, within: Duration) -> Result<Vec<Surveyed>, InterlockError> {
     let began_ms = read_clocks().boot_ms;
+    let mut is_told = false;
     loop {
-        match store.survey(WITHIN) {
+        let source = match store.survey(WITHIN) {
             Ok(found) => return Ok(found),
-            Err(source) if read_clocks().boot_ms.saturating_sub(began_ms) > within.as_millis() as u64 => {
-                return Err(InterlockError::Silent { endpoints: store.endpoints().join(", "), source });
-            }
-            Err(_) => std::thread::park_timeout(Duration::from_millis(200)),
+            Err(source) => source,
+        };
+        if read_clocks().boot_ms.saturating_sub(began_ms) > within.as_millis() as u64 {
+            let endpoints = store.endpoints().join(", ");
+            return Err(match source {
+                StoreError::Unanswered { .. } => InterlockError::Silent { endpoints, source },
+                StoreError::Refused { .. } => InterlockError::Rejects { endpoints, source },
+            });
         }
+        if !is_told {
+            is_told = true;
+            tracing::warn!(error = %source, within_s = within.as_secs(), "waiting for etcd");
+        }
+        std::thread::park_timeout(Duration::from_millis(200));
     }
 }
 
@@ -94,6 +110,9 @@ fn survey(store: &EtcdStore, within: Duration) -> Result<Vec<Surveyed>, Interloc
 pub(super) fn complaints(survey: &[Surveyed]) -> Vec<String> {
     let mut complaints = Vec::new();
     for found in survey {
+        if found.status.is_none() {
+            complaints.push(format!("etcd member {} does not answer", found.member.name));
+        }
         for alarm in &found.alarms {
             complaints.push(match alarm {
                 AlarmKind::NoSpace => format!(

@@ -357,7 +357,7 @@ impl Keeper {
                 true
             }
             // It is asked again with the next look; that it is silent is told by who asks all the time.
-            Err(InterlockError::Silent { .. }) => false,
+            Err(InterlockError::Silent { .. } | InterlockError::Rejects { .. }) => false,
             Err(error) => {
                 self.shared.fail(error.into());
                 false
@@ -430,7 +430,9 @@ impl Keeper {
         let (keys, writer) = (shared.keys.clone(), encode(&term.writer));
         let growth = Growth::begin(&*shared.store, keys, writer, shared.compaction)?;
         match growth.compaction() {
-            Compaction::WhileAlone => tracing::info!("alone in etcd: this leader compacts its history"),
+            Compaction::WhileAlone => {
+                tracing::info!("etcd has no keys outside the prefix: this leader compacts its history")
+            }
             Compaction::Never if shared.compaction == Compaction::WhileAlone => tell_of_foreign_keys(),
             Compaction::Never | Compaction::Always => {}
         }
@@ -441,7 +443,7 @@ impl Keeper {
 
 fn tell_of_foreign_keys() {
     tracing::warn!(
-        "etcd has keys outside the prefix: this leader does not compact its history; compact it, or set --etcd-compaction self"
+        "etcd has, or may have, keys outside the prefix: this leader does not compact its history; compact it, or set --etcd-compaction self"
     );
 }
 

@@ -93,7 +93,7 @@ fn a_full_disk_refuses_grants_lets_go_and_recovers_when_there_is_room() {
     assert_eq!(desk.daemon.get("/v1/status").json()["disk"], "ok");
     wait_until("log lines of both", LIMIT, || {
         let said = desk.daemon.said();
-        said.contains("the disk is nearly full") && said.contains("the disk has room")
+        said.contains("is nearly full: grants are rejected") && said.contains("the disk has room")
     });
 }
 
