@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::sync::{Arc, TryLockError};
 use tenure_kernel::{Lsn, Setup};
 use tenure_log::snapshot::SnapshotHeader;
-use tenure_log::{AppendOutcome, Authority, Batch, FileReader, Moment, SnapshotStore};
+use tenure_log::{AppendOutcome, Authority, Batch, FileReader, SnapshotStore};
 
 /// Syncs quicker than this are done by whoever asked alone.
 const OWN_SYNC_US_MAX: u64 = 1_500;
@@ -192,7 +192,7 @@ impl Writer {
         let outcome = match stop {
             Some(stop) => Some(Err(stop)),
             None if self.driver.hands_over() => Some(Ok(())),
-            None => self.close(),
+            None => self.close(now),
         };
         if let Some(stalled) = turn_over(now.boot_ms, boot_us() / 1_000) {
             self.driver.completed(stalled);
@@ -401,8 +401,8 @@ impl Writer {
     }
 
     /// Closes the log, if everything is finished. `None`: not yet.
-    fn close(&mut self) -> Option<Result<(), Stop>> {
-        let at: Moment = self.driver.may_close(read_clocks()).filter(|_| self.inbox_is_empty())?;
+    fn close(&mut self, now: Now) -> Option<Result<(), Stop>> {
+        let at = self.driver.may_close(now).filter(|_| self.inbox_is_empty())?;
         self.answer_rest(&Refused::ShuttingDown);
         Some(match lock(&self.log).close(at) {
             AppendOutcome::Committed { .. } | AppendOutcome::Unknown => Ok(()),
