@@ -85,7 +85,7 @@ const HOW: &str = "\
 Three members of etcd run on loopback, each with its data in a directory of its own on the same disk, all on the machine \
 that the nodes and the load run on. The work goes through the same three members in each round: etcd's own leases, one \
 node, three nodes, each shape through all of them before the next, and their order turns by one each round; nodes are \
-started anew each time, on a log of their own, which is removed afterwards. A row is the median of the rounds with \
+started for each work, on a log of their own, which is removed afterwards. A row is the median of the rounds with \
 the lowest and the highest; a ratio is taken within each round, and then the median of the ratios.
 
 - etcd: `LeaseGrant` and `Txn`, a keep-alive, `LeaseRevoke`, over at most 8 connections to the member that leads, so that \
@@ -94,9 +94,9 @@ members and of the nodes together.
 - What etcd wrote is what its members gave to the disk, all three added up, as the system counts it: whole pages. What the \
 nodes wrote is their own copies of the log and their snapshots.
 - Changes of etcd are counted by its revision, from just after one; 3 s is `writer_ttl`.
-- The writer is lost: three nodes with leases of six hours, each with a way to etcd of its own through a proxy. Killed: SIGKILL. \
-Stopped: SIGSTOP. Cut off: the proxy passes nothing on and says nothing. Told to end: SIGTERM. The fault falls \
-anywhere between two beats. From then on each other node is asked, again and again, who writes, and once that is \
+- The leader is lost: three nodes with leases of six hours, each with a way to etcd of its own through a proxy. Killed: SIGKILL. \
+Stopped: SIGSTOP. Cut off: the proxy passes nothing on and says nothing. Ended: SIGTERM. The fault falls \
+anywhere between two beats. From then on each other node is asked, again and again, which node leads, and once that is \
 another than before, for an acquire; the time is until the first of them has answered it as granted. Afterwards the \
 node comes back, and before the next fault all agree and none is behind; no lease may be missing.
 ";
@@ -307,12 +307,12 @@ mod tests {
     }
 
     #[test]
-    fn the_writer_is_lost_in_every_way_with_few_leases_and_with_many() {
-        let names: Vec<String> = plan(&sizes(), Some("writer ")).iter().map(|step| step.name()).collect();
+    fn the_leader_is_lost_in_every_way_with_few_leases_and_with_many() {
+        let names: Vec<String> = plan(&sizes(), Some("leader ")).iter().map(|step| step.name()).collect();
         assert_eq!(names.len(), 10);
         assert_eq!(
             (&*names[0], &*names[9]),
-            ("writer killed, 1000 leases", "writer told to end, 1000000 leases")
+            ("leader killed, 1000 leases", "leader ended by SIGTERM, 1000000 leases")
         );
     }
 }

@@ -69,7 +69,7 @@ impl Fault {
             Self::Stop => "stopped",
             Self::CutOff => "cut off from etcd",
             Self::StepDown => "step-down",
-            Self::Terminate => "told to end",
+            Self::Terminate => "ended by SIGTERM",
         }
     }
 
@@ -83,7 +83,7 @@ impl Fault {
 
     /// As it is called in the tables.
     pub(crate) fn named(self, leases: u64) -> String {
-        format!("writer {}, {leases} leases", self.as_str())
+        format!("leader {}, {leases} leases", self.as_str())
     }
 }
 
@@ -102,7 +102,7 @@ impl Scene {
         self.leases
     }
 
-    /// The writer is lost so often, and comes back.
+    /// The leader is lost so often, and comes back.
     pub(crate) fn lose_writer(&mut self, fault: Fault, rounds: usize) -> Result<Latencies> {
         let mut latencies = Latencies::new();
         for round in 0..rounds {

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 pub(crate) fn tables(figures: &Figures, leases: &[u64]) -> String {
     let mut text = table::tables(figures);
     for (heading, table) in
-        [("The writer is lost", lost(figures, leases)), ("What it costs etcd", costs(figures))]
+        [("The leader is lost", lost(figures, leases)), ("What it costs etcd", costs(figures))]
     {
         if table.lines().count() > 2 {
             let _ = writeln!(text, "## {heading}\n\n{table}");
@@ -23,7 +23,7 @@ pub(crate) fn tables(figures: &Figures, leases: &[u64]) -> String {
 
 fn lost(figures: &Figures, leases: &[u64]) -> String {
     let mut text = String::from(
-        "| the writer is | live leases | p50 ms | longest ms | times |\n|---|---|---|---|---|\n",
+        "| the leader is | live leases | p50 ms | longest ms | times |\n|---|---|---|---|---|\n",
     );
     for &count in leases {
         for fault in Fault::ALL {

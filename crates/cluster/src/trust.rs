@@ -308,6 +308,11 @@ impl Trust {
         names.into_iter().collect()
     }
 
+    /// The names whose entry on the list cannot be decoded.
+    pub fn unreadable(&self) -> impl Iterator<Item = &str> {
+        self.unreadable.iter().map(String::as_str)
+    }
+
     /// Takes in how far the store has come, as it was at this instant or a little before.
     ///
     /// # Errors

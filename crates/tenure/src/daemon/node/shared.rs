@@ -260,6 +260,18 @@ impl NodeShared {
         })
     }
 
+    /// Whose entries on the list cannot be decoded, in a sentence.
+    fn unreadable(&self) -> Option<String> {
+        let trust = self.trust();
+        let names: Vec<&str> = trust.unreadable().collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "the entries of these nodes in etcd cannot be decoded: {}; remove each with: tenure cluster forget",
+                names.join(", ")
+            )
+        })
+    }
+
     /// Has what this node knows of the store on disk. Waits for the disk: nobody calls it with a lock.
     pub(super) fn remember(&self) -> Result<(), BootError> {
         self.memory.write_down(|| {
@@ -492,7 +504,7 @@ impl Node for NodeShared {
         let seen = self.seen().clone();
         let (bytes, quota_bytes) = self.store_size();
         // Takes a lock of its own: before the next one is taken.
-        let waits_for = self.waits_for();
+        let (waits_for, unreadable) = (self.waits_for(), self.unreadable());
         let now = self.now();
         let leadership_lease_ms = now.term.as_ref().map(|term| {
             let until_ms = term.vitals.lock().map_or(0, |vitals| vitals.authority_until_ms);
@@ -544,6 +556,7 @@ impl Node for NodeShared {
                     .iter()
                     .cloned()
                     .chain(waits_for)
+                    .chain(unreadable)
                     .chain(agreement::warning(now.differing.names(), now.differing.lsn()))
                     .collect(),
                 silent: now.store.silence().map(silence),

@@ -92,6 +92,8 @@ fn the_leader_writes_what_the_oldest_listed_node_reads() {
     // What nobody understands may be anything.
     operator.put(&keys().node("older"), b"{}").unwrap();
     wait_for_format(&cluster, 1);
+    let warnings = cluster.nodes[leader].get("/v1/cluster")["store"]["warnings"].to_string();
+    assert!(warnings.contains("cannot be decoded: older; remove each with"), "{warnings}");
     list(&operator, cluster.nodes[0].name, Some(NEWEST + 1));
     wait_for_format(&cluster, NEWEST);
     let (_, floor) = trimmed(&cluster, &operator, "fourth");
