@@ -3,7 +3,7 @@
 //! neither needs a runtime.
 
 use super::Message;
-use super::helm::Mailbox;
+use super::helm::{Gone, Mailbox};
 use super::memory::SnapshotMemory;
 use super::pools::{Asker, Pools};
 use crate::answer::{Answer, Refused};
@@ -13,7 +13,6 @@ use core::future::Future;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Context, Poll, Waker};
-use std::sync::mpsc::SendError;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use tenure_kernel::{Lsn, Tick};
 use tenure_log::Batch;
@@ -228,7 +227,7 @@ impl HandleOf<'_> {
         &self,
         first: Ticket,
         requests: Vec<Request>,
-        put: impl FnOnce(Message) -> Result<(), SendError<Message>>,
+        put: impl FnOnce(Message) -> Result<(), Gone>,
     ) -> Pending {
         let slot = Arc::new(Slot::new(requests.len()));
         let (places, admitted) = self.handle.shared.pools.take(self.asker, &requests);

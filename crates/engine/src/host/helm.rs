@@ -8,7 +8,7 @@ use super::writer::{Keeps, TurnEnd, Work, Writer};
 use super::{Message, boot_us, read_clocks};
 use crate::engine::Stop;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::mpsc::{SendError, Sender};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
@@ -49,6 +49,10 @@ pub(crate) struct Mailbox {
     sender: Sender<Message>,
     helm: Arc<Helm>,
 }
+
+/// There are no more turns.
+#[derive(Debug)]
+pub(crate) struct Gone;
 
 /// However a thread leaves the helm, nobody waits for it.
 struct Leaving<'a>(&'a Helm);
@@ -181,12 +185,12 @@ impl Mailbox {
     }
 
     /// Leaves a message without looking after it.
-    pub(crate) fn leave(&self, message: Message) -> Result<(), SendError<Message>> {
-        self.sender.send(message)
+    pub(crate) fn leave(&self, message: Message) -> Result<(), Gone> {
+        self.sender.send(message).map_err(|_| Gone)
     }
 
     /// Leaves a message and runs the turn for it, unless somebody else does.
-    pub(crate) fn put(&self, message: Message) -> Result<(), SendError<Message>> {
+    pub(crate) fn put(&self, message: Message) -> Result<(), Gone> {
         self.leave(message)?;
         self.helm.drive(Keeps::Nothing);
         Ok(())
@@ -198,7 +202,7 @@ impl Mailbox {
         &self,
         message: Message,
         blocking: impl FnOnce(&mut dyn FnMut()),
-    ) -> Result<(), SendError<Message>> {
+    ) -> Result<(), Gone> {
         self.leave(message)?;
         let Some(work) = self.helm.drive(Keeps::WhatIsQuick) else { return Ok(()) };
         let (mut work, mut done) = (Some(work), None);
