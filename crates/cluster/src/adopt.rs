@@ -250,7 +250,8 @@ impl Survey {
     #[must_use]
     pub fn lost_frames(&self, continued: &Continued) -> Option<(RangeInclusive<u64>, &str)> {
         let first = continued.frame + 1;
-        (first <= self.remembered_frame).then(|| (first..=self.remembered_frame, self.remembered_by.as_str()))
+        (first <= self.remembered_frame)
+            .then_some((first..=self.remembered_frame, self.remembered_by.as_str()))
     }
 
     /// What the store gets.

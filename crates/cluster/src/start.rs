@@ -37,7 +37,7 @@ pub enum NoStart {
     /// The store lacks what this node knows: the node marks it.
     Forgot {
         /// What it knows.
-        known: Remembered,
+        known: Box<Remembered>,
         /// What is missing.
         what: String,
     },
@@ -73,7 +73,7 @@ impl Start {
                 return Err(NoStart::AnotherLog { known: remembered.log_id });
             }
             Some((Err(Misfit::Forgot { what }), remembered)) => {
-                return Err(NoStart::Forgot { known: remembered.clone(), what });
+                return Err(NoStart::Forgot { known: Box::new(remembered.clone()), what });
             }
         };
         if let Standing::Restored { by, what } = &writer.standing {
@@ -107,7 +107,7 @@ impl Start {
             if !self.has_memory {
                 return Ok(Some(what));
             }
-            let mut known = self.known.clone();
+            let mut known = Box::new(self.known.clone());
             known.progress.raise(&copied);
             return Err(NoStart::Forgot { known, what });
         }
@@ -179,7 +179,7 @@ mod tests {
         for standing in [Standing::Writes, Standing::Restored { by: "b".to_owned(), what: String::new() }] {
             let start = Start::of(Some(&known), "new", &meta(1), &writer(standing), store(8));
             let Err(NoStart::Forgot { known: told, .. }) = start else { panic!("{start:?}") };
-            assert_eq!(told, known);
+            assert_eq!(*told, known);
         }
         let marked = writer(Standing::Restored { by: "b".to_owned(), what: "it".to_owned() });
         let start = Start::of(Some(&known), "new", &meta(1), &marked, store(9));
