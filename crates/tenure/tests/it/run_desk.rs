@@ -40,6 +40,10 @@ impl RunDesk {
         crate::run_support::shown(self.path(), name)
     }
 
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.daemon.socket()
+    }
+
     pub(crate) fn daemon(&self) -> i32 {
         self.daemon.pid()
     }

@@ -100,7 +100,10 @@ impl Scene {
 
     /// Where the store listens.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.path("socket")
+        match &self.place {
+            Place::Daemon(desk) => desk.socket(),
+            Place::Redis(redis) => redis.desk.path().join("socket"),
+        }
     }
 
     fn store(&self) -> i32 {
