@@ -20,7 +20,10 @@ impl Restores {
         let name = self.machines[number].name.clone();
         let (meta, floor, store) = (self.meta(), self.floor(), self.progress());
         let writer: Writer = decode("writer", &self.value(&self.keys.writer())).map_err(impossible)?;
-        let new_memory = format!("memory-{}", self.random.next_u64());
+        let new_memory = match self.machines[number].disk {
+            None => format!("memory-{}", self.random.next_u64()),
+            Some(_) => String::new(),
+        };
         let start = Start::of(self.machines[number].disk.as_ref(), &new_memory, &meta, &writer, store);
         let start = match start {
             Ok(start) => start,
