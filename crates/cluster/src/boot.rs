@@ -184,7 +184,7 @@ pub fn boot(with: &BootOptions<'_>, memory: &Memory) -> Result<Booted, BootError
     Ok(Booted { meta, mirror, recovery, known, put_aside })
 }
 
-/// What follows where a node cannot start: a store that has forgotten something is marked.
+/// The error of a node that cannot start. The node marks a store that has forgotten something.
 fn does_not_start<T>(with: &BootOptions<'_>, meta: &Meta, why: NoStart) -> Result<T, BootError> {
     Err(match why {
         NoStart::AnotherLog { known } => BootError::AnotherLog { found: meta.log_id, known },

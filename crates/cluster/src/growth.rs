@@ -101,7 +101,7 @@ struct Putting {
 pub enum Compaction {
     /// Somebody else does.
     Never,
-    /// It does, whoever else uses the store.
+    /// It does, also where other programs use the store.
     Always,
     /// It does for as long as no key lies outside the prefix.
     WhileAlone,
@@ -527,7 +527,7 @@ impl Growth {
             if !self.stands(store)? {
                 return Ok(false);
             }
-            // Whoever has moved in meanwhile may need what its keys had before.
+            // A program that has moved in meanwhile may need the history of its keys.
             self.compaction = still(self.compaction, store, &self.keys)?;
             if self.compaction == Compaction::Never {
                 return Ok(true);

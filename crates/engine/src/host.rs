@@ -1,4 +1,4 @@
-//! The only place with threads, channels and the clock; what is done, and when, the driver decides. Whoever asks runs the
+//! The only place with threads, channels and the clock; the driver decides what is done, and when. A caller's thread runs the
 //! turn (`helm.rs`); the keeper runs those that time brings; the log thread appends and syncs; one thread reads the log for
 //! watchers, one does chores, one builds snapshots.
 //!

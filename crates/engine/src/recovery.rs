@@ -264,7 +264,7 @@ impl Engine {
 
     /// A restored log must not let old ownership rise again: what was live before it became this log is
     /// revoked, and nothing is granted until the longest of those promises has run out, counted from the first of these
-    /// revocations: whoever goes on later does not wait anew.
+    /// revocations: a later restart or leader does not begin the wait again.
     fn revoke_restored(&mut self, identity_since: Lsn) {
         let mut longest_ms = 0;
         let mut since: Option<Tick> = None;

@@ -300,7 +300,7 @@ fn the_floor_names_the_format_of_the_program_that_took_the_snapshot_and_none_for
     assert_eq!(trimmed(Some(0)), 0, "an older program may have taken it");
 }
 
-// Whether it is alone was asked once a term: whoever moved in later lost what its keys had before.
+// The leader asked once a term whether it is alone: a program that moved in later lost the history of its keys.
 #[test]
 fn a_leader_that_is_not_alone_any_more_compacts_nothing() {
     let mut grown = Grown::new();

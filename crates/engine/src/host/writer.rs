@@ -321,7 +321,7 @@ impl Writer {
         for job in jobs {
             match job {
                 Job::Snapshot { upto } => self.build_snapshot(upto),
-                // Whoever is gone has nothing left to do.
+                // A thread that has ended has nothing left to do.
                 Job::Trim { below } => drop(self.chores.send(ChoreWork::Trim(below))),
                 Job::Chore => drop(self.chores.send(ChoreWork::Chore)),
             }
