@@ -560,7 +560,13 @@ fn still(compaction: Compaction, store: &dyn Store, keys: &Keys) -> Result<Compa
     for (from, to) in [("\0", first.as_str()), (last.as_str(), "\u{10ffff}")] {
         match store.range(from, to, 1, WITHIN) {
             Ok(ranged) if ranged.found.is_empty() => {}
-            Ok(_) | Err(StoreError::Refused { .. }) => return Ok(Compaction::Never),
+            Ok(_) => return Ok(Compaction::Never),
+            Err(StoreError::Refused { .. }) => {
+                // A store that rejects this too has another reason, which may pass.
+                let key = keys.meta();
+                store.range(&key, &format!("{key}\0"), 1, WITHIN)?;
+                return Ok(Compaction::Never);
+            }
             Err(error @ StoreError::Unanswered { .. }) => return Err(error),
         }
     }

@@ -36,6 +36,8 @@ struct Counting {
     compacted: AtomicUsize,
     /// Everything outside of the prefix is refused.
     is_narrow: AtomicBool,
+    /// Every read but that of the floor is refused.
+    is_closed: AtomicBool,
     /// Pieces are refused.
     is_full: AtomicBool,
     on_read: Mutex<Option<OnRead>>,
@@ -50,6 +52,7 @@ impl Counting {
             pieces_put: AtomicUsize::new(0),
             compacted: AtomicUsize::new(0),
             is_narrow: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             on_read: Mutex::default(),
         })
@@ -89,7 +92,9 @@ impl Store for Counting {
 
     fn range(&self, from: &str, to: &str, limit: usize, within: Duration) -> Result<Ranged, StoreError> {
         let (first, last) = keys().all();
-        if self.is_narrow.load(Ordering::SeqCst) && (from < first.as_str() || to > last.as_str()) {
+        let is_outside = from < first.as_str() || to > last.as_str();
+        let is_closed = self.is_closed.load(Ordering::SeqCst) && from != keys().floor();
+        if is_closed || self.is_narrow.load(Ordering::SeqCst) && is_outside {
             let why = "permission denied".to_owned();
             return Err(StoreError::Refused { why, no_space: false });
         }
@@ -333,6 +338,11 @@ fn a_leader_whose_role_covers_the_prefix_alone_trims_and_leaves_compaction_to_ot
     let writer = encode(&grown.log.writer());
     grown.growth = Growth::begin(&*grown.store, keys(), writer, Compaction::WhileAlone).unwrap();
     assert_eq!(grown.growth.compaction(), Compaction::Never);
+    // What a store rejects for a moment says nothing of the role.
+    grown.store.is_closed.store(true, Ordering::SeqCst);
+    let writer = encode(&grown.log.writer());
+    assert!(Growth::begin(&*grown.store, keys(), writer, Compaction::WhileAlone).is_err());
+    grown.store.is_closed.store(false, Ordering::SeqCst);
     grown.write(100, 1_000);
     grown.snapshot(b"state");
     assert!(matches!(grown.tend_on(MIB), Tended::Trimmed { .. }));
